@@ -9,9 +9,11 @@
     library    calls of operators
     kernels    launches with the work of the kernels
     rest       loops, sizes, references
+    device     on CUDA, a call of many in a row, with the device waited for at their end
 
 A part of ctk's graphs is timed alone, on the values of a whole call. Programs are small, so that
-the work itself costs little; on CUDA the device is not waited for.
+the work itself costs little; on CUDA the device is not waited for. There each program of fixed
+sizes also runs as CUDA graphs: `mode="reduce-overhead"` of Inductor, and ours.
 
     python -m benchmarks.call_overhead [--device cpu|cuda] [--threads 1] [--only WORD,...]
 """
@@ -29,14 +31,13 @@ from torch import nn
 
 from benchmarks.kernels import chosen
 from ctk.compiler import pipeline
-from ctk.compiler.runtime.compiled_graph import CompiledGraph, load_graph
 from ctk.compiler.runtime.helpers import fitted, required
+from ctk.compiler.runtime.python_code import PythonCode
 from ctk.compiler.runtime.steps import (
     Allocation,
     Call,
     Launch,
     Ref,
-    Schedule,
     Size,
     Step,
     names_read,
@@ -46,7 +47,8 @@ from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.process import strided_tensors
 
 Way = Callable[..., Any]
-WHOLE = ("total", "function")
+WHOLE = ("total", "function", "device")
+BACKENDS = ("inductor", "ctk")
 PARTS = ("checks", "memory", "library", "kernels")
 
 
@@ -103,8 +105,8 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     torch.compiler.config.force_disable_caches = True
     print(f"torch {torch.__version__}, {args.device}, {args.threads} thread(s); microseconds")
-    columns = ("total", "Dynamo", "wrappers", "forward", "backward", *PARTS, "rest")
-    print(f"{'':28}" + "".join(f"{each:>10}" for each in columns))
+    columns = ("total", "Dynamo", "wrappers", "forward", "backward", *PARTS, "rest", "device")
+    print(f"{'':36}" + "".join(f"{each:>10}" for each in columns))
     known = programs(args.device)
     for name in chosen(args.only, known):
         program, inputs, dynamic, is_training = known[name]
@@ -112,7 +114,7 @@ def main() -> None:
                         rounds=args.rounds)  # fmt: skip
         for way, row in table.items():
             cells = (f"{row[each]:10.1f}" if each in row else f"{'':10}" for each in columns)
-            print(f"{name:20}{way:8}" + "".join(cells), flush=True)
+            print(f"{name:20}{way:16}" + "".join(cells), flush=True)
 
 
 def programs(device: str) -> Mapping[str, tuple[Way, tuple[Any, ...], bool, bool]]:
@@ -155,44 +157,61 @@ def measure(
     program: Way, inputs: tuple[Any, ...], *, dynamic: bool, is_training: bool, rounds: int
 ) -> dict[str, dict[str, float]]:
     """Return the parts of a call by compiler and part, in microseconds."""
-    backends = {
-        "inductor": (inductor.pipeline_module().compile_fx, inductor.inner_compile()),
-        "ctk": (pipeline.compile_fx, pipeline.compile_fx_inner),
-    }
     calls: dict[tuple[str, str], Callable[[], object]] = {}
+    is_on_cuda = inputs[0].is_cuda
     with torch.set_grad_enabled(is_training):
         calls["eager", "total"] = _step(program, inputs, is_training)
-        for way, (compiler, inner) in backends.items():
+        for way in BACKENDS:
             torch.compiler.reset()
             gc.collect()
-            graphs = Graphs()
-            compiled = torch.compile(
-                program, backend=graphs.backend(compiler, inner), dynamic=dynamic or None
-            )
-            calls[way, "total"] = step = _step(compiled, inputs, is_training)
-            step()
-            step()
-            assert graphs.function is not None
-            calls[way, "function"] = _step(graphs.function, graphs.inputs, is_training)
-            for is_backward, run in graphs.runs.items():
-                part = "backward" if is_backward else "forward"
-                calls[way, part] = _boxed(run, graphs.args[is_backward])
-                if way == "ctk":
-                    for name, timed in _parts(
-                        vars(run)["ctk_data"](), graphs.args[is_backward]
-                    ).items():
-                        calls[way, f"{part} {name}"] = timed
-        took = _shortest(calls, rounds)
-    return {way: _row({p: t for (w, p), t in took.items() if w == way}) for way in
-            ("eager", *backends)}  # fmt: skip
+            calls |= _calls_of(way, program, inputs, dynamic=dynamic, is_training=is_training)
+        if is_on_cuda and not dynamic:
+            for way in BACKENDS:
+                compiled = torch.compile(program, backend=way, mode="reduce-overhead")
+                calls[f"{way} graphs", "total"] = step = _step(compiled, inputs, is_training)
+                for _ in range(5):
+                    step()
+        took = _shortest(calls, rounds, is_on_cuda=is_on_cuda)
+        ways = dict.fromkeys(way for way, _ in calls)
+        if is_on_cuda:
+            took |= {(way, "device"): _with_device(calls[way, "total"]) for way in ways}
+    return {way: _row({p: t for (w, p), t in took.items() if w == way}) for way in ways}
+
+
+def _calls_of(
+    way: str, program: Way, inputs: tuple[Any, ...], *, dynamic: bool, is_training: bool
+) -> dict[tuple[str, str], Callable[[], object]]:
+    """Return the whole call of one compiler, and each part of it."""
+    compiler, inner = {
+        "inductor": (inductor.pipeline_module().compile_fx, inductor.inner_compile()),
+        "ctk": (pipeline.compile_fx, pipeline.compile_fx_inner),
+    }[way]
+    graphs = Graphs()
+    backend = graphs.backend(compiler, inner)
+    compiled = torch.compile(program, backend=backend, dynamic=dynamic or None)
+    step = _step(compiled, inputs, is_training)
+    step()
+    step()
+    assert graphs.function is not None
+    calls = {(way, "total"): step}
+    calls[way, "function"] = _step(graphs.function, graphs.inputs, is_training)
+    for is_backward, run in graphs.runs.items():
+        part = "backward" if is_backward else "forward"
+        calls[way, part] = _boxed(run, graphs.args[is_backward])
+        code = vars(run)["ctk_code"] if way == "ctk" else None
+        if code is not None:
+            parts = _parts(code, graphs.args[is_backward])
+            calls |= {(way, f"{part} {name}"): timed for name, timed in parts.items()}
+    return calls
 
 
 def _row(took: Mapping[str, float]) -> dict[str, float]:
     """Return the columns of one way."""
+    shown = ("total", "forward", "backward", "device")
+    row = {name: took[name] for name in shown if name in took}
     if "function" not in took:
-        return {"total": took["total"]}
+        return row
     graphs = took["forward"] + took.get("backward", 0)
-    row = {name: took[name] for name in ("total", "forward", "backward") if name in took}
     row["Dynamo"] = took["total"] - took["function"]
     row["wrappers"] = took["function"] - graphs
     if "forward checks" in took:
@@ -221,31 +240,25 @@ def _boxed(run: Way, args: Sequence[Any]) -> Callable[[], object]:
     return call
 
 
-def _parts(graph: CompiledGraph, args: Sequence[Any]) -> dict[str, Callable[[], object]]:
+def _parts(code: PythonCode, args: Sequence[Any]) -> dict[str, Callable[[], object]]:
     """Return for each part a function that does only its steps, on the values of a call."""
-    schedule = graph.schedule
+    schedule = code.schedule
     sizes = tuple(step for step in schedule.steps if isinstance(step, Size))
     made = [step.name for step in schedule.steps if isinstance(step, (Call, Allocation))]
     names = (*schedule.inputs, *made)
     every = replace(schedule, result=tuple(map(Ref, names)))
     with torch.no_grad():
-        values = dict(zip(names, _loaded(graph, every)(list(args)), strict=True))
+        values = dict(zip(names, code.with_schedule(every).function(list(args)), strict=True))
     found: dict[str, Callable[[], object]] = {}
     for part in PARTS:
         steps = tuple(step for step in schedule.steps if _part_of(step) == part)
-        own = {step.name for step in steps if isinstance(step, (Call, Allocation))}
+        made_here = {step.name for step in steps if isinstance(step, (Call, Allocation))}
         steps = (*(sizes if any(map(symbols_read, steps)) else ()), *steps)
         read = dict.fromkeys(name for step in steps for name in names_read(step))
-        inputs = tuple(name for name in read if name in values and name not in own)
-        run = _loaded(graph, replace(schedule, inputs=inputs, steps=steps, result=()))
-        found[part] = _boxed(run, [values[name] for name in inputs])
+        inputs = tuple(name for name in read if name in values and name not in made_here)
+        own = code.with_schedule(replace(schedule, inputs=inputs, steps=steps, result=()))
+        found[part] = _boxed(own.function, [values[name] for name in inputs])
     return found
-
-
-def _loaded(graph: CompiledGraph, schedule: Schedule) -> Way:
-    """Return the function of other steps of a graph."""
-    data, blobs = replace(graph, schedule=schedule).stored("constants/")
-    return load_graph(data, blobs).function
 
 
 def _part_of(step: Step) -> str:
@@ -262,11 +275,14 @@ def _part_of(step: Step) -> str:
     return "rest" if step.function is operator.getitem else "library"
 
 
-def _shortest(calls: Mapping[Any, Callable[[], object]], rounds: int) -> dict[Any, float]:
+def _shortest(
+    calls: Mapping[Any, Callable[[], object]], rounds: int, *, is_on_cuda: bool
+) -> dict[Any, float]:
     """Return the shortest time of each call in microseconds, without the loop around it.
 
     Calls take turns in short blocks: other work of the machine lengthens some of them.
     """
+    wait = torch.cuda.synchronize if is_on_cuda else lambda: None
     counts: dict[Any, int] = {}
     for key, call in calls.items():
         call()
@@ -274,10 +290,22 @@ def _shortest(calls: Mapping[Any, Callable[[], object]], rounds: int) -> dict[An
     took = dict.fromkeys(calls, float("inf"))
     for _ in range(rounds):
         for key, call in calls.items():
+            wait()
             took[key] = min(took[key], _seconds(call, counts[key]))
     empty = {True: lambda: None, False: _boxed(lambda _: None, [])}
     loop = {key: min(_seconds(call, 1000) for _ in range(20)) for key, call in empty.items()}
     return {key: max(0, took[key] - loop[key[1] in WHOLE]) * 1e6 for key in calls}
+
+
+def _with_device(call: Callable[[], object]) -> float:
+    """Return the microseconds of a call of many in a row, until the device has ended them."""
+
+    def calls() -> None:
+        for _ in range(50):
+            call()
+        torch.cuda.synchronize()
+
+    return min(_seconds(calls, 1) for _ in range(5)) / 50 * 1e6
 
 
 def _seconds(call: Callable[[], object], count: int) -> float:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 
 from ctk.compiler.errors import ArtifactError, count_of
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
+from ctk.compiler.runtime.python_code import PythonCode
 
 
 class BoxedCallable(Protocol):
@@ -19,6 +20,8 @@ class BoxedCallable(Protocol):
     """The generated code; made on request only, because printing a large graph takes long."""
     ctk_data: Callable[[], CompiledGraph]
     """The graph as data, to be stored. Raises `ArtifactError` with the reason if it cannot be."""
+    ctk_code: PythonCode | None
+    """The Python of its schedule, with its kernels; None for other generators."""
 
     def __call__(self, args: list[Any]) -> Sequence[object]: ...
 
@@ -51,7 +54,8 @@ def as_boxed(
     run: Callable[[list[Any]], Sequence[object]],
     source: Callable[[], str],
     data: Callable[[], CompiledGraph] = no_data,
+    code: PythonCode | None = None,
 ) -> BoxedCallable:
     """Mark a function of one list as a boxed callable, with its code and data."""
-    vars(run).update(_boxed_call=True, ctk_source=source, ctk_data=data)
+    vars(run).update(_boxed_call=True, ctk_source=source, ctk_data=data, ctk_code=code)
     return cast("BoxedCallable", run)

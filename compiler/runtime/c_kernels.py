@@ -55,6 +55,10 @@ class Library:
     digest: str
     handle: ctypes.CDLL
 
+    def with_python(self) -> ctypes.PyDLL:
+        """Return its functions that call Python: they keep the interpreter lock."""
+        return ctypes.PyDLL(None, handle=self.handle._handle)
+
 
 @dataclass(frozen=True, slots=True)
 class CKernel:

@@ -4,23 +4,30 @@
     launch    programs of one function
 
 A kernel whose sizes are fixed has one plan. Functions are compiled for tensors that begin at a
-multiple of 16 bytes, as all do but some views: those are copied, and copied back if written.
+multiple of 16 bytes, as all do but some views: those are copied, and copied back if written. A
+launcher in C may be stored with them (`c_launcher.py`); its library is for the machine it is from.
 """
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ctk.compiler.errors import ArtifactError
+from ctk.compiler.runtime import c_kernels
 from ctk.compiler.runtime.stored_kernels import Blobs
 from ctk.compiler.runtime.values import size_of, value_of
 from ctk.compiler.sizes.index import Index
 from ctk.compiler.sizes.size_guards import number_of
-from ctk.compiler.torch_compat.gpu import cuda_launch
+from ctk.compiler.torch_compat.gpu import cuda_launch, launch_hooks
+from ctk.compiler.torch_compat.gpu.c_launcher import CLauncher, noted_launch
 from ctk.compiler.torch_compat.process.strided_tensors import empty
+
+log = logging.getLogger("ctk.runtime")
 
 ALIGNMENT = 16
 
@@ -31,12 +38,30 @@ def load_kernels(stored: Sequence[Any], blobs: Blobs) -> list[Callable[..., None
     Raises:
         ArtifactError: The driver rejects the code of one.
     """
+    launcher = _launcher_of(stored, blobs)
     try:
-        return [CudaKernel(data, blobs).launch for data in stored]
+        return [CudaKernel(data, blobs).launcher(launcher) for data in stored]
     except cuda_launch.CudaError as error:
         raise ArtifactError(
             f"{error}\nnext: compile it again on this machine, for this GPU and this driver"
         ) from error
+
+
+def _launcher_of(stored: Sequence[Any], blobs: Blobs) -> CLauncher | None:
+    """Return the launcher in C that was stored with kernels; None if there is none for here."""
+    for data in stored:
+        if data.get("launcher"):
+            try:
+                return _loaded_launcher(bytes(blobs[data["launcher"]]))
+            except ArtifactError as error:
+                log.warning("kernels are launched from Python, which is slower: %s", error)
+    return None
+
+
+@cache
+def _loaded_launcher(binary: bytes) -> CLauncher:
+    library = c_kernels.load_library(binary)
+    return CLauncher(library.with_python(), library)
 
 
 class _Launch:
@@ -74,7 +99,8 @@ class _Launch:
         self, programs: int, pointers: list[int], sizes: list[int], device: int, name: str
     ) -> None:
         stream = cuda_launch.current_stream(device)
-        code = self.loaded.launch(programs, stream, (*pointers, *sizes))
+        launch = partial(self.loaded.launch, programs, stream, (*pointers, *sizes))
+        code = launch_hooks.with_hooks(launch, self.loaded.name, self.loaded.function, stream)
         if code:
             told = cuda_launch.error_text(code)
             raise RuntimeError(f"kernel {name}: launch failed: {told}")
@@ -114,6 +140,26 @@ class CudaKernel:
         self._plans = [_Plan(each, blobs, self._device) for each in data["plans"]]
         self._ready: dict[tuple[int, ...], Callable[[tuple[Any, ...]], None]] = {}
 
+    def launcher(self, launcher: CLauncher | None) -> Callable[..., None]:
+        """Return the function that launches it: of C, or of Python."""
+        if launcher is None:
+            return self.launch
+        return launcher.function(
+            self.launch, self._prepare_launch, self._device, self._pointers, len(self._symbols)
+        )
+
+    def _prepare_launch(self, *arguments: Any) -> bytes | None:
+        """Return the launch for aligned tensors; run the kernel if that is not one launch."""
+        sizes = arguments[self._pointers :]
+        plan = self._plan_for(sizes)
+        (launch, *others) = plan.launches
+        programs = launch.programs(dict(zip(self._symbols, sizes, strict=True)))
+        is_whole = sorted(launch.arguments) == [*range(len(arguments))]
+        if plan.memory or others or not programs or not is_whole:
+            self.launch(*arguments)
+            return None
+        return noted_launch(launch.loaded, programs, sizes, launch.arguments)
+
     def launch(self, *arguments: Any) -> None:
         """Run the kernel: its tensors, then its sizes."""
         sizes = arguments[self._pointers :]
@@ -124,10 +170,14 @@ class CudaKernel:
             ready = self._ready[sizes] = self._prepare(sizes)
         ready(arguments)
 
-    def _prepare(self, sizes: tuple[int, ...]) -> Callable[[tuple[Any, ...]], None]:
+    def _plan_for(self, sizes: tuple[int, ...]) -> _Plan:
         plan = next((each for each in self._plans if each.holds(sizes)), None)
         if plan is None:
             raise RuntimeError(f"kernel {self.name} has no code for the sizes {list(sizes)}")
+        return plan
+
+    def _prepare(self, sizes: tuple[int, ...]) -> Callable[[tuple[Any, ...]], None]:
+        plan = self._plan_for(sizes)
         values = dict(zip(self._symbols, sizes, strict=True))
         memory = [((number_of(size, values),), dtype) for size, dtype in plan.memory]
         steps = [(each, each.programs(values)) for each in plan.launches]

@@ -12,6 +12,7 @@
         mm = None
         return (relu, )
 
+On a GPU the function first makes the device of its memory the current one, if it is not.
 It is printed as text, because a call of a graph is few statements and each instruction counts. Each
 value is dropped after its last use. Names of ctk begin with `_ctk_`: a node may be called `empty`.
 """
@@ -70,12 +71,16 @@ class PythonCode:
         is_boxed: bool = True,
         symbols: Sequence[str] = (),
     ) -> None:
-        self._takes = takes
+        self.schedule = schedule
+        self._takes: Takes = takes
+        self._values = constants
+        self._launches: Sequence[Callable[..., None]] = ()
         self._scope: dict[str, Any] = {}
         self._globals: dict[object, str] = {}
         self._locals: dict[str, str] = {}
         known = (step.symbol for step in schedule.steps if isinstance(step, Size))
         self._taken = {"max", "min", *symbols, *known}
+        self._device = _device_of(schedule) if is_boxed else None
         self._constants = {
             name: self._global(constants[target], target)
             for name, target in schedule.constants.items()
@@ -95,11 +100,19 @@ class PythonCode:
         self.text = "\n    ".join((head, *body))
         exec(compile(self.text, f"<ctk {name}>", "exec"), self._scope)  # generated above
         self.function: FunctionType = self._scope[name]
+        self._scope["_ctk_self"] = self.function
         self.function.__module__ = "ctk_kernels"
 
     def bind(self, launches: Sequence[Callable[..., None]]) -> None:
         """Set the kernels of the function, by number."""
+        self._launches = launches
         self._scope.update({f"_ctk_launch_{n}": each for n, each in enumerate(launches)})
+
+    def with_schedule(self, schedule: Schedule) -> "PythonCode":
+        """Return the code of a part of this schedule, with the same constants and kernels."""
+        part = PythonCode(schedule, "part", self._values, self._takes)
+        part.bind(self._launches)
+        return part
 
     def _beginning(
         self, schedule: Schedule, *, is_boxed: bool, name: str, symbols: Sequence[str]
@@ -108,6 +121,12 @@ class PythonCode:
         if not is_boxed:
             return [f"def {name}({', '.join((*inputs, *symbols))}):"]
         lines = [f"def {name}(_ctk_inputs):"]
+        if self._device is not None:
+            number, on = self._device.index, self._global(strided_tensors.on_device, "on_device")
+            current = self._global(strided_tensors.current_device(), "current_device")
+            lines.append(
+                f"if {current}() != {number}: return {on}({number}, _ctk_self, _ctk_inputs)"
+            )
         if inputs:
             lines.append(f"{', '.join(inputs)}, = _ctk_inputs")
             lines.append("_ctk_inputs.clear()")
@@ -149,9 +168,9 @@ class PythonCode:
         if step.memory:
             view = self._global(strided_tensors.in_memory_of)
             return f"{view}({self._value(step.memory)}, {shape}, {strides}, {dtype})"
-        if step.device.type == "cpu":
-            empty = self._global(strided_tensors.empty_on_cpu(), "empty")
-            return f"{empty}({shape}, {strides}, {dtype})"
+        if step.device.type == "cpu" or step.device == self._device:
+            made_by = strided_tensors.empty_on_current(step.device.type)
+            return f"{self._global(made_by, 'empty')}({shape}, {strides}, {dtype})"
         empty, device = self._global(strided_tensors.empty, "empty_on"), self._global(step.device)
         return f"{empty}({shape}, {strides}, {dtype}, {device})"
 
@@ -201,6 +220,13 @@ class PythonCode:
             self._globals[key] = name
             self._scope[name] = value
         return self._globals[key]
+
+
+def _device_of(schedule: Schedule) -> torch.device | None:
+    """Return the GPU on which a schedule makes memory; None for none, and for several."""
+    made = [step.device for step in schedule.steps if isinstance(step, Allocation)]
+    found = {device for device in made if device.type == "cuda" and str(device) != "cuda"}
+    return found.pop() if len(found) == 1 else None
 
 
 def last_uses(schedule: Schedule) -> dict[int, list[str]]:

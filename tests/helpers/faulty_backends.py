@@ -108,7 +108,8 @@ def load_manifest(folder: Path) -> dict:
 def run_python(*args, is_clean=False, **variables) -> subprocess.CompletedProcess:
     """Run Python, torch being imported already; `is_clean` for what depends on the imports."""
     python = sys.executable if is_clean else warm_python()
-    environ = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | variables
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environ = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | variables
     return subprocess.run(
         [python, *map(str, args)], env=environ, capture_output=True, text=True, check=False
     )

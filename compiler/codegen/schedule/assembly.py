@@ -150,7 +150,7 @@ class Assembly:
             self._require(name)
             return []
         if self._is_alike(buffer):
-            self.memory[name] = self.memory[buffer.memory]
+            self.memory[name] = self.read(buffer.memory)
             return []
         shape, strides = map(self._known_sizes, (buffer.shape, buffer.strides))
         memory = self.read(buffer.memory).name if buffer.memory else ""
@@ -160,7 +160,7 @@ class Assembly:
     def _is_alike(self, buffer: Buffer) -> bool:
         """Return whether a buffer in the memory of another is the same tensor."""
         other = self.program.buffers.get(buffer.memory)
-        if other is None or other.role != "kernel":
+        if other is None or other.role not in ("kernel", "library"):
             return False
         return (buffer.dtype, buffer.shape, buffer.strides) == (
             other.dtype, other.shape, other.strides

@@ -185,7 +185,7 @@ class _Compilation:
         self.sources.extend(each.source for each in compiled)
         self.sources.extend(each for sources in inner.sources.values() for each in sources)
         run = guard_count(code.function, len(schedule.inputs))
-        boxed = as_boxed(run, lambda: code.text, data)
+        boxed = as_boxed(run, lambda: code.text, data, code)
         if self.options.cuda_graphs:
             boxed = with_cuda_graphs(boxed, self.gm, self.context)
         if make_later is None:

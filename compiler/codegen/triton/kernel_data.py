@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ctk.compiler.codegen.triton.c_launcher_library import launcher_library
 from ctk.compiler.codegen.triton.layout import Layout
 from ctk.compiler.codegen.triton.variants import Variants
 from ctk.compiler.lowering.ir import Buffer
@@ -68,7 +69,11 @@ def stored_kernel(
             for buffer in between.values()
         ]
         plans.append({"bounds": list(bound), "memory": memory, "launches": launches})
+    launcher = launcher_library()
+    if launcher is not None:
+        blobs[f"{launcher.digest}.so"] = launcher.binary
     data = {
+        "launcher": None if launcher is None else f"{launcher.digest}.so",
         "kernel": variants.kernel.name,
         "device": variants.kernel.device.index or 0,
         "pointers": len(variants.arguments.buffers),

@@ -13,9 +13,15 @@ from functools import partial
 from ctk.compiler.codegen.kernels import Codegen
 from ctk.compiler.codegen.schedule.compilation import compile_with
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, KernelSetting
+from ctk.compiler.codegen.triton.c_launcher_library import start_launcher
 from ctk.compiler.codegen.triton.kernel_data import bounds_of, stored_kernel
 from ctk.compiler.codegen.triton.source import require_atomics
-from ctk.compiler.codegen.triton.variants import TritonOptions, Variants, capability_of
+from ctk.compiler.codegen.triton.variants import (
+    TritonOptions,
+    Variants,
+    capability_of,
+    launcher_of,
+)
 from ctk.compiler.errors import ArtifactError, CodegenUnsupported
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.runtime.stored_kernels import StoredKernel
@@ -41,6 +47,8 @@ def compile_kernels(
         raise CodegenUnsupported(str(error)) from None
     for kernel in kernels:
         require_atomics(kernel)
+    if not (options.interpret or setting.ahead_of_time):
+        start_launcher()
     made = [Variants(kernel, buffers, options, setting) for kernel in kernels]
     parts = [each.parts() for each in made]
     prepared = iter(_prepared([part for each in parts for part in each], options))
@@ -49,7 +57,9 @@ def compile_kernels(
         sources, seconds = zip(*(next(prepared) for _ in own), strict=True)
         source = "\n\n".join(sources)
         taken, stored = sum(seconds), partial(_stored, variants, options, setting)
-        compiled.append(CompiledKernel(variants.kernel, source, variants.launch, taken, stored))
+        compiled.append(
+            CompiledKernel(variants.kernel, source, launcher_of(variants), taken, stored)
+        )
     return compiled
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 
 from ctk.compiler.codegen.schedule.generator import KernelSetting
+from ctk.compiler.codegen.triton.c_launcher_library import c_launcher
 from ctk.compiler.codegen.triton.heuristics import Knobs, chunk_length, laid_out, layout_of
 from ctk.compiler.codegen.triton.layout import Layout
 from ctk.compiler.codegen.triton.row_splitting import Split, can_split, split
@@ -22,7 +23,8 @@ from ctk.compiler.lowering.layout import extent_of
 from ctk.compiler.lowering.walk import Arguments, arguments_of, walk
 from ctk.compiler.options.choices import Options
 from ctk.compiler.sizes.size_guards import number_of
-from ctk.compiler.torch_compat.gpu import cuda_launch, triton_launch
+from ctk.compiler.torch_compat.gpu import cuda_launch, launch_hooks, triton_launch
+from ctk.compiler.torch_compat.gpu.c_launcher import noted_launch
 from ctk.compiler.torch_compat.process.strided_tensors import empty
 
 _TYPES = {
@@ -94,6 +96,7 @@ class _Parts:
             Variants(kernel, every, options, setting, is_part=True) for kernel in made.kernels
         ]
         self.between = made.buffers
+        self._launches: list[Callable[..., None]] = []
         self._symbols = [symbol.name for symbol in whole.arguments.symbols]
         names = [*whole.arguments.buffers, *self._symbols, *made.buffers]
         places = {name: place for place, name in enumerate(names)}
@@ -108,7 +111,9 @@ class _Parts:
             ((number_of(buffer.shape[0], values),), buffer.dtype, buffer.device)
             for buffer in self.between.values()
         ]
-        steps = [(part.launch, pick) for part, pick in zip(self.kernels, self._picks, strict=True)]
+        if not self._launches:
+            self._launches = [launcher_of(part) for part in self.kernels]
+        steps = [*zip(self._launches, self._picks, strict=True)]
 
         def launch(arguments: tuple[Any, ...]) -> None:
             every = [*arguments, *(empty(size, (1,), dtype, on) for size, dtype, on in memory)]
@@ -120,6 +125,16 @@ class _Parts:
 
 def _names_of(arguments: Arguments) -> tuple[str, ...]:
     return (*arguments.buffers, *(symbol.name for symbol in arguments.symbols))
+
+
+def launcher_of(variants: "Variants") -> Callable[..., None]:
+    """Return the function that launches a kernel: of C, or where that cannot be, of Python."""
+    launcher = None if variants.is_interpreted else c_launcher()
+    if launcher is None:
+        return variants.launch
+    arguments, device = variants.arguments, variants.kernel.device.index or 0
+    pointers, sizes = len(arguments.buffers), len(arguments.symbols)
+    return launcher.function(variants.launch, variants.prepare_launch, device, pointers, sizes)
 
 
 class Variants:
@@ -187,16 +202,37 @@ class Variants:
         """Return the layout of its blocks for some sizes."""
         return self._plan(sizes, self._knobs).layout
 
+    @property
+    def is_interpreted(self) -> bool:
+        """Whether it runs in Triton's interpreter, or is compiled for another machine."""
+        return self._options.interpret or self._setting.ahead_of_time
+
     def launch(self, *arguments: Any) -> None:
         """Run the kernel: its tensors, then its sizes."""
         sizes = arguments[self._pointers :]
-        ready = self._ready.get(sizes)
-        if ready is None:
-            ready = self._ready[sizes] = self._prepared(sizes, arguments)
+        ready = self._ready_for(sizes, arguments)
         if isinstance(ready, _Plan):
             self._run(ready, arguments[: self._pointers], sizes)
         else:
             ready(arguments)
+
+    def prepare_launch(self, *arguments: Any) -> bytes | None:
+        """Return the launch for aligned tensors; run the kernel if that is not one launch."""
+        sizes = arguments[self._pointers :]
+        ready = self._ready_for(sizes, arguments)
+        if not isinstance(ready, _Plan):
+            ready(arguments)
+            return None
+        if ready.programs == 0:
+            return None
+        loaded = self._load(ready.layout, (True,) * self._pointers, sizes)
+        return noted_launch(loaded, ready.programs, sizes, range(len(arguments)))
+
+    def _ready_for(self, sizes: tuple[int, ...], arguments: tuple[Any, ...]) -> _Ready:
+        ready = self._ready.get(sizes)
+        if ready is None:
+            ready = self._ready[sizes] = self._prepared(sizes, arguments)
+        return ready
 
     def _prepared(self, sizes: tuple[int, ...], arguments: tuple[Any, ...]) -> _Ready:
         length = self._length(sizes)
@@ -223,7 +259,8 @@ class Variants:
             loaded = self._load(plan.layout, aligned, sizes)
             plan.aligned = loaded if all(aligned) else plan.aligned
         stream = cuda_launch.current_stream(self._device)
-        code = loaded.launch(plan.programs, stream, (*pointers, *sizes))
+        launch = partial(loaded.launch, plan.programs, stream, (*pointers, *sizes))
+        code = launch_hooks.with_hooks(launch, loaded.name, loaded.function, stream)
         if code:
             raise KernelError(f"{self._where()}: launch failed: {cuda_launch.error_text(code)}")
 

@@ -59,8 +59,10 @@ class Loaded:
     def __init__(self, code: MachineCode, device: int, types: Sequence[str]) -> None:
         with torch.cuda.device(device):
             torch.cuda.current_stream().query()  # makes the context
-            self._function = _function_of(code)
-        self._threads, self._shared = code.threads, code.shared
+            self._handle = _function_of(code)
+            self.context = _current_context()
+        self.name, self.function = code.name, self._handle.value or 0
+        self.threads, self.shared, self.hidden = code.threads, code.shared, code.hidden
         self._device = device
         self._values = (ctypes.c_uint64 * len(types))()
         self._hidden = (ctypes.c_uint64 * code.hidden)()
@@ -85,7 +87,7 @@ class Loaded:
 
     def _queue(self, programs: int, stream: int) -> int:
         return self._launch(
-            self._function, programs, 1, 1, self._threads, 1, 1, self._shared, stream,
+            self._handle, programs, 1, 1, self.threads, 1, 1, self.shared, stream,
             self._parameters, None,
         )  # fmt: skip
 
@@ -103,6 +105,12 @@ def _function_of(code: MachineCode) -> ctypes.c_void_p:
     return function
 
 
+def _current_context() -> int:
+    context = ctypes.c_void_p()
+    _driver().cuCtxGetCurrent(ctypes.byref(context))
+    return context.value or 0
+
+
 def _check(error: int, name: str) -> None:
     if error:
         raise CudaError(f"the kernel {name} cannot be loaded: {error_text(error)}")
@@ -111,6 +119,19 @@ def _check(error: int, name: str) -> None:
 def current_stream(device: int) -> int:
     """Return the stream that torch works on, as a number."""
     return torch._C._cuda_getCurrentRawStream(device)
+
+
+def stream_function() -> Any:
+    """Return the function of a device's number that returns its current stream, as a number."""
+    return torch._C._cuda_getCurrentRawStream
+
+
+@cache
+def launch_functions() -> ctypes.Array[ctypes.c_void_p]:
+    """Return the addresses of the driver's functions that a launch in C calls."""
+    names = ("cuLaunchKernel", "cuCtxGetDevice", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
+    found = [ctypes.cast(_driver()[name], ctypes.c_void_p).value for name in names]
+    return (ctypes.c_void_p * len(names))(*found)
 
 
 def error_text(code: int) -> str:

@@ -10,9 +10,27 @@ import torch
 from torch import Tensor
 
 
-def empty_on_cpu() -> Callable[..., Tensor]:
-    """Return the function of (size, stride, dtype) that makes a CPU tensor without dispatch."""
-    return torch._C._dynamo.guards._empty_strided_cpu
+def empty_on_current(kind: str) -> Callable[..., Tensor]:
+    """Return the function of (size, stride, dtype) that makes a tensor without dispatch.
+
+    It makes it on the CPU, or on the GPU that is the current device.
+    """
+    guards = torch._C._dynamo.guards
+    return guards._empty_strided_cuda if kind == "cuda" else guards._empty_strided_cpu
+
+
+@cache
+def current_device() -> Callable[[], int]:
+    """Return the function that returns the number of the current GPU."""
+    if not torch.cuda.is_available():
+        return torch.cuda.current_device
+    return torch._C._cuda_getDevice
+
+
+def on_device(index: int, run: Callable[[list[Any]], Any], inputs: list[Any]) -> Any:
+    """Call a function while a GPU is the current device."""
+    with torch.cuda.device(index):
+        return run(inputs)
 
 
 def empty(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device: Any) -> Tensor:
@@ -41,7 +59,7 @@ def in_memory_of(
     Strides of the other one do not matter; `Tensor.view(dtype)` refuses most of them.
     """
     if other.dtype == dtype:
-        return other.as_strided(size, stride)
+        return reinterpret()(other, size, stride, 0)
     start = other.storage_offset() * other.itemsize // dtype.itemsize
     typed = torch.empty(0, dtype=dtype, device=other.device)
     return typed.set_(other.untyped_storage(), start, size, stride)

@@ -1,5 +1,6 @@
 """Packages for GPUs: machine code for every size and alignment, called without Triton."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 import ctk
 from ctk.compiler.errors import InputError
 from tests.helpers.model_families import FAMILIES, dynamic_shapes
+from tests.helpers.project import ROOT
 
 pytestmark = pytest.mark.gpu
 
@@ -84,7 +86,7 @@ def test_a_package_needs_neither_triton_nor_a_compiler(tmp_path: Path) -> None:
     with torch.no_grad():
         torch.save((args, model(*args)), f"{path}.inputs")
     command = [sys.executable, "-W", "ignore", "-c", CALL, path]
-    root = str(Path(__file__).parents[3])
+    root = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
         command, capture_output=True, text=True, check=False,
         env={"PYTHONPATH": root, "PATH": "", "HOME": str(tmp_path)},

@@ -111,3 +111,13 @@ def test_vetoed_kernels_read_the_same_views() -> None:
     inputs = [torch.randn(8, 5), torch.randn(5, 18)]
     run = CODEGEN.compile(make_fx(heads, tracing_mode="fake")(*inputs), inputs, context)
     torch.testing.assert_close(run(list(inputs))[0], heads(*inputs)[0])
+
+
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+def test_a_function_of_a_product_is_computed_in_the_tensor_of_the_product(mode: str) -> None:
+    def layers(x: Tensor, w: Tensor) -> tuple[Tensor]:
+        return (torch.nn.functional.gelu(x @ w) @ w,)
+
+    source = check(layers, torch.randn(8, 8), torch.randn(8, 8), mode=mode)
+    assert "in_memory_of" not in source
+    assert "_ctk_launch_0(mm.data_ptr(), mm.data_ptr()" in source

@@ -100,3 +100,40 @@ def test_a_part_takes_its_inputs_one_by_one_and_sizes_that_it_is_told():
     schedule = Schedule(("x",), (Call("y", add, (Ref("x"), S)),), Ref("y"))
     code = PythonCode(schedule, "part", {}, "tensor", is_boxed=False, symbols=["s0"])
     assert code.function(torch.ones(1), 4).item() == 5
+
+
+def test_memory_on_a_gpu_is_made_while_that_is_the_current_device():
+    sizes, on = (as_index(2),), torch.device("cuda:1")
+    steps = (Allocation("a", torch.float32, sizes, (as_index(1),), on), Launch(0, ("a",), ()))
+    code = PythonCode(Schedule(("x",), steps, (Ref("a"),)), "forward", {}, "tensor")
+    current, seen, scope = [0], [], code.function.__globals__
+
+    def on_device(index, run, inputs):
+        seen.append(index)
+        current[0] = index
+        return run(inputs)
+
+    def empty(size, stride, dtype):
+        assert current == [1]
+        return torch.empty_strided(size, stride, dtype=dtype)
+
+    made_by = next(name for name in scope if name.startswith("_ctk_empty"))
+    scope |= {"_ctk_on_device": on_device, "_ctk_current_device": lambda: current[0]}
+    scope[made_by] = empty
+    code.bind([lambda a: a.fill_(7)])
+    for _ in range(2):
+        (found,) = code.function([torch.ones(1)])
+        assert found.tolist() == [7, 7]
+    assert seen == [1]
+
+
+def test_memory_on_several_gpus_names_each_device():
+    places = [torch.device("cuda:0"), torch.device("cuda:1")]
+    steps = tuple(
+        Allocation(f"a{n}", torch.float32, (as_index(2),), (as_index(1),), on)
+        for n, on in enumerate(places)
+    )
+    code = PythonCode(Schedule((), steps, ()), "forward", {}, "tensor")
+    assert "current_device" not in code.text
+    assert "_ctk_cuda_0)" in code.text
+    assert "_ctk_cuda_1)" in code.text

@@ -3,20 +3,25 @@
 import contextlib
 import ctypes
 import subprocess
+import sys
+import weakref
 from collections import namedtuple
 
 import pytest
 import torch
 
-from ctk.compiler.runtime.cuda_kernels import CudaKernel
-from ctk.compiler.torch_compat.gpu import cuda_launch
+from ctk.compiler.codegen.triton import c_launcher_library
+from ctk.compiler.codegen.triton.c_launcher_library import c_launcher
+from ctk.compiler.runtime.cuda_kernels import CudaKernel, load_kernels
+from ctk.compiler.torch_compat.gpu import cuda_launch, launch_hooks
+from ctk.compiler.torch_compat.gpu.c_launcher import noted_launch
 from ctk.compiler.torch_compat.gpu.cuda_launch import CudaError, Loaded, MachineCode
 
 DRIVER = r"""
 #include <stdint.h>
 #include <string.h>
 uint64_t recorded[64];
-int count, failure;
+int count, failure, launches, device, depth;
 static int cuda_error(void) { int code = failure; if (code == 201) failure = 0; return code; }
 int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned b,
                    unsigned c, unsigned shared, void* stream, void** parameters, void** extra) {
@@ -24,6 +29,7 @@ int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned 
                         extra == 0};
     int failed = cuda_error();
     if (failed) return failed;
+    ++launches;
     memcpy(recorded, head, sizeof(head));
     for (int i = 0; i < count; ++i) memcpy(&recorded[8 + i], parameters[i], 8);
     return 0;
@@ -34,6 +40,10 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
     return strcmp(name, "kernel") ? 500 : 0;
 }
 int cuFuncSetAttribute(void* function, int name, int value) { recorded[63] = value; return 0; }
+int cuCtxGetCurrent(void** context) { *context = (void*)99; return 0; }
+int cuCtxGetDevice(int* found) { *found = depth ? 0 : device; return *found < 0 ? 201 : 0; }
+int cuCtxPushCurrent_v2(void* context) { depth += context == (void*)99; return 0; }
+int cuCtxPopCurrent_v2(void** context) { --depth; return 0; }
 int cuGetErrorString(int code, const char** text) { *text = "a recorded error"; return 0; }
 """
 
@@ -53,17 +63,24 @@ def library(tmp_path_factory):
 def driver(library, monkeypatch):
     """The recording driver in the place of CUDA's, and torch as on a machine with a GPU."""
     opened = ctypes.PyDLL
-    monkeypatch.setattr(ctypes, "PyDLL", lambda name: opened(library))
+
+    def open_library(name, handle=None):
+        return opened(library) if handle is None else opened(name, handle=handle)
+
+    monkeypatch.setattr(ctypes, "PyDLL", open_library)
     cuda_launch._driver.cache_clear()
+    cuda_launch.launch_functions.cache_clear()
     stream = namedtuple("Stream", "query")(lambda: True)
     monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: stream)
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 77, raising=False)
     found = opened(library)
-    ctypes.c_int.in_dll(found, "failure").value = 0
+    for name in ("failure", "launches", "device", "depth"):
+        ctypes.c_int.in_dll(found, name).value = 0
     yield found
     cuda_launch._driver.cache_clear()
+    cuda_launch.launch_functions.cache_clear()
 
 
 def launched(driver):
@@ -72,6 +89,10 @@ def launched(driver):
 
 def parameters(driver, count):
     return list((ctypes.c_uint64 * 64).in_dll(driver, "recorded"))[8 : 8 + count]
+
+
+def number(driver, name):
+    return ctypes.c_int.in_dll(driver, name).value
 
 
 def expect(driver, count):
@@ -143,3 +164,179 @@ def test_a_stored_kernel_launches_its_programs(driver):
     ctypes.c_int.in_dll(driver, "failure").value = 2
     with pytest.raises(RuntimeError, match="kernel add: launch failed: a recorded error"):
         kernel.launch(x, y, 5)
+
+
+class Kernel:
+    """A kernel of two tensors and two sizes, the launches of which go through C."""
+
+    def __init__(self, launcher):
+        self.loaded = Loaded(code(hidden=1), 0, ["*fp32", "*fp32", "i32", "i64"])
+        self.by_python, self.prepared = [], []
+        self.run = launcher.function(self.launch, self.prepare, 0, 2, 2)
+
+    def launch(self, *arguments):
+        self.by_python.append(arguments)
+        pointers = [each.data_ptr() for each in arguments[:2]]
+        if self.loaded.launch(arguments[2], 77, (*pointers, *arguments[2:])):
+            raise RuntimeError("the launch failed")
+
+    def prepare(self, *arguments):
+        self.prepared.append(arguments)
+        if arguments[2] == 0:
+            return None
+        return noted_launch(self.loaded, arguments[2], arguments[2:], range(4))
+
+
+@pytest.fixture
+def kernel(driver):
+    launcher = c_launcher()
+    assert launcher is not None
+    expect(driver, 5)
+    return Kernel(launcher)
+
+
+def test_c_launches_what_python_has_prepared(driver, kernel):
+    x, y = torch.empty(40), torch.empty(40)
+    for programs in (5, 6, 2**31, 5):
+        for first, second in ((x, y), (y, x)):
+            kernel.run(first, second, programs, -(2**40))
+            assert launched(driver) == Launch(7, programs % 2**32, 1, 128, 1, 0, 77, 1)
+            expected = [first.data_ptr(), second.data_ptr(), programs, 2**64 - 2**40, 0]
+            assert parameters(driver, 5) == expected
+    assert len(kernel.prepared) == 3  # each size once
+    assert not kernel.by_python
+    assert number(driver, "launches") == 8
+
+
+def test_addresses_that_are_not_aligned_are_left_to_python(driver, kernel):
+    x = torch.empty(40)
+    kernel.run(x, x, 1, 1)
+    kernel.run(x[1:], x, 1, 1)
+    kernel.run(x, x[4:], 1, 1)
+    assert [given[0].data_ptr() - x.data_ptr() for given in kernel.by_python] == [4]
+    assert number(driver, "launches") == 3
+    kernel.run(x, x, 0, 1)  # nothing to launch
+    assert number(driver, "launches") == 3
+
+
+def test_more_sizes_than_are_kept_are_right(driver, kernel):
+    x = torch.empty(4)
+    for _ in range(2):
+        for size in range(1, 101):
+            kernel.run(x, x, size, 3)
+            assert launched(driver).programs == size
+    assert len(kernel.prepared) == 200
+    kernel.run(x, x, 100, 3)
+    assert len(kernel.prepared) == 200
+    assert number(driver, "launches") == 201
+
+
+def test_another_device_and_a_thread_without_one(driver, kernel):
+    x = torch.empty(4)
+    kernel.run(x, x, 1, 1)
+    for current in (3, -1):
+        ctypes.c_int.in_dll(driver, "device").value = current
+        kernel.run(x, x, 1, 1)
+        assert number(driver, "depth") == 0
+    assert number(driver, "launches") == 3
+    assert not kernel.by_python
+
+
+def test_errors_reach_python(driver, kernel):
+    x = torch.empty(4)
+    kernel.run(x, x, 1, 1)
+    ctypes.c_int.in_dll(driver, "failure").value = 2
+    with pytest.raises(RuntimeError, match="the launch failed"):
+        kernel.run(x, x, 1, 1)
+    ctypes.c_int.in_dll(driver, "failure").value = 0
+    kernel.run(x, x, 1, 1)
+    with pytest.raises(TypeError):
+        kernel.run(x, x, 1, 1.5)
+    with pytest.raises(AttributeError, match="data_ptr"):
+        kernel.run(x, 3, 1, 1)
+    with pytest.raises(OverflowError):
+        kernel.run(x, x, 1, 2**64)
+    with pytest.raises(IndexError):
+        kernel.run()
+
+
+def test_hooks_of_triton_see_launches(driver, kernel):
+    triton = pytest.importorskip("triton")
+    x, seen = torch.empty(4), []
+    kernel.run(x, x, 1, 1)
+
+    def note(metadata):
+        seen.append(metadata.get())
+
+    triton.knobs.runtime.launch_enter_hook.add(note)
+    try:
+        kernel.run(x, x, 1, 1)
+    finally:
+        triton.knobs.runtime.launch_enter_hook.remove(note)
+    assert len(kernel.by_python) == 1  # which calls them
+    kernel.run(x, x, 1, 1)
+    assert len(kernel.by_python) == 1
+    assert launch_hooks.with_hooks(lambda: 3, "kernel", 7, 77) == 3
+    triton.knobs.runtime.launch_enter_hook.add(note)
+    try:
+        assert launch_hooks.with_hooks(lambda: 4, "kernel", 7, 77) == 4
+    finally:
+        triton.knobs.runtime.launch_enter_hook.remove(note)
+    assert seen == [{"name": "kernel", "function": 7, "stream": 77}]
+
+
+def test_a_launcher_dies_with_its_kernel(driver, kernel):
+    kept = weakref.ref(kernel.loaded)
+    x = torch.empty(4)
+    kernel.run(x, x, 1, 1)
+    run = kernel.run
+    del kernel.run
+    owner = weakref.ref(kernel)
+    run(x, x, 1, 1)
+    assert owner() is kernel
+    assert kept() is not None
+    before = sys.getrefcount(kernel)
+    del run
+    assert sys.getrefcount(kernel) < before
+
+
+def test_without_a_compiler_kernels_are_launched_from_python(monkeypatch, caplog):
+    c_launcher_library._compiled.cache_clear()
+    monkeypatch.setenv("CC", "no-such-compiler")
+    try:
+        assert c_launcher_library.launcher_library() is None
+        assert c_launcher_library.launcher_library() is None
+    finally:
+        c_launcher_library._compiled.cache_clear()
+    (record,) = caplog.records
+    assert "kernels are launched from Python, which is slower" in record.message
+    assert "no-such-compiler" in record.message
+
+
+def test_a_stored_kernel_is_launched_from_c(driver):
+    library = c_launcher_library.launcher_library()
+    assert library is not None
+    data = stored_kernel() | {"launcher": "launcher.so"}
+    blobs = {"c": b"cubin", "launcher.so": library.binary}
+    (launch,) = load_kernels([data], blobs)
+    assert type(launch).__name__ == "builtin_function_or_method"
+    expect(driver, 3)
+    x, y = torch.empty(40), torch.empty(40)
+    for _ in range(3):
+        launch(x, y, 5)
+        assert launched(driver).programs == 3
+        assert parameters(driver, 3) == [y.data_ptr(), x.data_ptr(), 5]
+    launch(x, y[1:], 5)
+    assert parameters(driver, 3)[0] not in (y.data_ptr(), y[1:].data_ptr())
+    with pytest.raises(RuntimeError, match=r"kernel add has no code for the sizes \[101\]"):
+        launch(x, y, 101)
+
+
+def test_a_launcher_of_another_machine_is_replaced_by_python(driver, caplog):
+    data = stored_kernel() | {"launcher": "launcher.so"}
+    (launch,) = load_kernels([data], {"c": b"cubin", "launcher.so": b"of another machine"})
+    expect(driver, 3)
+    x = torch.empty(40)
+    launch(x, x, 5)
+    assert launched(driver).programs == 3
+    assert "kernels are launched from Python" in caplog.text
