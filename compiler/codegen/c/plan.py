@@ -15,6 +15,9 @@ GRAIN = 16384
 WIDTHS = (256, 128, 64)
 """How many columns may be computed side by side."""
 
+SHORT = 256
+"""Rows of fewer numbers than this are columns instead, where both walk memory in equal steps."""
+
 CHUNKS = 32
 """Into how many chunks a reduction is cut at most, if it has too few rows for the threads."""
 
@@ -94,7 +97,13 @@ def _column(kernel: Kernel) -> Var | None:
         if loop.size.number is None or loop.size.number >= 8
     }
     best = min(reversed(costs), key=lambda loop: costs[loop] or 64, default=None)
-    return best if best is not None and 0 < costs[best] < along_rows else None
+    if best is None or not 0 < costs[best] <= along_rows:
+        return None
+    return best if costs[best] < along_rows or all(map(_is_short, sweeps)) else None
+
+
+def _is_short(sweep: Sweep) -> bool:
+    return (product([loop.size for loop in sweep.inner]).number or SHORT) < SHORT
 
 
 def _width(columns: int | None) -> int:

@@ -34,8 +34,8 @@ from ctk.compiler.lowering.ir import (
 from ctk.compiler.lowering.walk import Numbers, operands, values_of, walk
 from ctk.compiler.sizes.index import Index, Indirect, Symbol, Var
 
-_WORK = re.compile(r"\[|\w\(")
-"""A load or a call in an expression."""
+_WORK = re.compile(r"\[|\w\(|\?")
+"""A load, a call or a choice in an expression."""
 
 _LONG = 90
 """Expressions longer than this many letters get a name."""
@@ -307,7 +307,7 @@ def _origins(*codes: Code, last: str) -> tuple[str, ...]:
 def _needs_name(op: Op, part: Code, depth: int) -> bool:
     """Return whether an operand is computed before the operation.
 
-    A value of an outer loop is; and so is an operand of `where` that loads or calls a function: C
+    A value of an outer loop is; and so is an operand of `where` that loads, calls or chooses: C
     would do so only where it is chosen, and a loop with such a branch cannot be vectorised.
     """
     if part.free:
