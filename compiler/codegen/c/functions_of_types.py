@@ -36,38 +36,62 @@ _OF_INTEGERS = {
     "maximum": "FN T maximum_X(T a, T b) { return a > b ? a : b; }",
     "minimum": "FN T minimum_X(T a, T b) { return a < b ? a : b; }",
     "sign": "FN T sign_X(T a) { return (T)((a > 0) - (a < 0)); }",
-    "truncdiv": """\
-FN T truncdiv_X(T a, T b) {
-    if (b == 0) return 0;
-    return (T)(b == (T)-1 ? (T)-a : a / b);
-}""",
-    "fmod": "FN T fmod_X(T a, T b) { return b == 0 || b == (T)-1 ? 0 : (T)(a % b); }",
-    "mod": """\
-FN T mod_X(T a, T b) {
-    T rest = b == 0 || b == (T)-1 ? 0 : (T)(a % b);
-    return (T)(rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest);
-}""",
-    "floordiv": """\
-FN T floordiv_X(T a, T b) {
-    if (b == 0) return 0;
-    if (b == (T)-1) return (T)-a;
-    T whole = (T)(a / b);
-    return (T)(whole - (a % b != 0 && (a < 0) != (b < 0)));
-}""",
     "shl": "FN T shl_X(T a, T b) { return (T)(b < 0 || b >= WIDTH ? 0 : (U)a << b); }",
     "shr": "FN T shr_X(T a, T b) { return (T)(a >> (b < 0 || b >= WIDTH ? WIDTH - 1 : b)); }",
 }
 
 _UNSIGNED = {
     "abs": "FN T abs_X(T a) { return a; }",
-    "truncdiv": "FN T truncdiv_X(T a, T b) { return (T)(b == 0 ? 0 : a / b); }",
-    "fmod": "FN T fmod_X(T a, T b) { return (T)(b == 0 ? 0 : a % b); }",
-    "mod": "FN T mod_X(T a, T b) { return (T)(b == 0 ? 0 : a % b); }",
-    "floordiv": "FN T floordiv_X(T a, T b) { return (T)(b == 0 ? 0 : a / b); }",
     "sign": "FN T sign_X(T a) { return a != 0; }",
     "shl": "FN T shl_X(T a, T b) { return (T)(b >= WIDTH ? 0 : a << b); }",
     "shr": "FN T shr_X(T a, T b) { return (T)(b >= WIDTH ? 0 : a >> b); }",
+    "truncdiv": "FN T truncdiv_X(T a, T b) { return b == 0 ? 0 : quotient_X(a, b == 0 ? 1 : b); }",
+    "mod": "FN T mod_X(T a, T b) { return fmod_X(a, b); }",
+    "floordiv": "FN T floordiv_X(T a, T b) { return truncdiv_X(a, b); }",
 }
+
+_DIVISIONS = {
+    "truncdiv": """\
+FN T truncdiv_X(T a, T b) {
+    T whole = quotient_X(a, b == 0 || b == (T)-1 ? 1 : b);
+    whole = b == (T)-1 ? (T)-a : whole;
+    return b == 0 ? 0 : whole;
+}""",
+    "fmod": "FN T fmod_X(T a, T b) { return b == 0 ? 0 : (T)(a - truncdiv_X(a, b) * b); }",
+    "mod": """\
+FN T mod_X(T a, T b) {
+    T rest = fmod_X(a, b);
+    return (T)(rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest);
+}""",
+    "floordiv": """\
+FN T floordiv_X(T a, T b) {
+    T whole = truncdiv_X(a, b), rest = b == 0 ? 0 : (T)(a - whole * b);
+    return (T)(whole - (rest != 0 && (b < 0) != (rest < 0)));
+}""",
+}
+"""Divisions of integers; processors divide vectors of floats only.
+
+A quotient of two integers below 2**24 (2**53 of doubles) is never rounded up to a whole number.
+"""
+
+_QUOTIENT = """\
+FN T quotient_X(T a, T b) {  // rounded to 0; b is neither 0 nor -1
+    if (__builtin_constant_p(b)) return (T)(a / b);
+    return (T)(int32_t)((REAL)a / (REAL)b);
+}"""
+
+_QUOTIENT_OF_LONG = """\
+FN T quotient_X(T a, T b) {  // the first 50 bits, then those of the rest, which may be 1 off
+    if (__builtin_constant_p(b) && (b & (b - 1)) == 0) return a / b;
+    T whole = (T)((double)a / (double)b), rest = a - whole * b;
+    T more = (T)((double)rest / (double)b);
+    whole += more;
+    rest -= more * b;
+    T step = (rest < 0) == (b < 0) ? 1 : -1, left = rest - step * b;
+    bool is_off = (rest < 0) != (a < 0) || (left < 0) == (rest < 0) || left == 0;
+    return whole + (is_off && rest != 0 ? step : 0);
+}"""
+
 
 _BITS = """\
 FN I bits_of_X(T a) {
@@ -91,10 +115,14 @@ _BOOLS = {
 
 def _all() -> Mapping[str, str]:
     of_floats = {**_OF_FLOATS, "bits_of": _BITS, "number_of": _NUMBER}
+    of_integers = {**_OF_INTEGERS, **_DIVISIONS, "quotient": _QUOTIENT.replace("REAL", "float")}
+    of_int = {"quotient": _QUOTIENT.replace("REAL", "double")}
     of_types = {
         **dict.fromkeys(FLOATS, of_floats),
-        **dict.fromkeys(_INTEGERS, _OF_INTEGERS),
-        torch.uint8: {**_OF_INTEGERS, **_UNSIGNED},
+        **dict.fromkeys(_INTEGERS, of_integers),
+        torch.int32: {**of_integers, **of_int},
+        torch.int64: {**of_integers, "quotient": _QUOTIENT_OF_LONG},
+        torch.uint8: {**of_integers, **_UNSIGNED},
     }
     made = dict(_BOOLS)
     for dtype, texts in of_types.items():

@@ -24,6 +24,7 @@ from ctk.compiler.codegen.c.plan import GRAIN, is_pointwise, laid_out, plan_of, 
 from ctk.compiler.codegen.c.reduce_sweep import ReducePrinter
 from ctk.compiler.codegen.c.residues import residues
 from ctk.compiler.codegen.c.row_cache import kept_values
+from ctk.compiler.codegen.c.scan_printer import ScanPrinter
 from ctk.compiler.codegen.c.short_reductions import written_out
 from ctk.compiler.codegen.c.sweeps import SweepPrinter, Tile
 from ctk.compiler.codegen.c.tile_printer import print_rows, print_tiles
@@ -149,7 +150,7 @@ class _KernelPrinter:
         if not sweep.inner:
             self.printer.print_statements(sweep)
         elif any(isinstance(statement, Scan) for statement in sweep.statements):
-            self.printer.print_scan(sweep)
+            ScanPrinter(self.printer, sweep).print()
         else:
             ReducePrinter(self.printer, sweep, self.plan.chunks).print()
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 
 import torch
 
-from ctk.compiler.codegen.c.accumulators import identity, update
 from ctk.compiler.codegen.c.half_rows import PIECE, ROW, Halves, halves_of, wide_row
 from ctk.compiler.codegen.c.operations import cast_code
 from ctk.compiler.codegen.c.row_cache import LONGEST
 from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES, grouped, is_narrow
 from ctk.compiler.codegen.c.values import Block, Values
-from ctk.compiler.lowering.ir import Load, Op, Scan, Statement, Store, Sweep, Value
+from ctk.compiler.lowering.ir import Load, Op, Statement, Store, Sweep, Value
 from ctk.compiler.lowering.walk import walk
 from ctk.compiler.sizes.index import Var
 
@@ -194,6 +193,10 @@ class SweepPrinter:
         self._kept = values
         self._arrays, self._wide, self._row = {}, {}, self.values.block
 
+    def keep_more(self, values: Sequence[Value]) -> None:
+        """Let the next row keep further values."""
+        self._kept = {**self._kept, **{self.values.numbers.of(value): value for value in values}}
+
     @contextmanager
     def row(
         self, loop: Var, statements: Sequence[Statement], start: str, stop: str, pragma: str
@@ -273,31 +276,6 @@ class SweepPrinter:
             block.lines.insert(comment, f"// {', '.join(names)}")
         values.stored(store.buffer)
 
-    def print_scan(self, sweep: Sweep) -> None:
-        """Print a sweep of running results."""
-        values = self.values
-        values.count(sweep.statements)
-        running: dict[str, str] = {}
-        for scan in sweep.statements:
-            if isinstance(scan, Scan):
-                running[scan.name] = name = values.names.new(scan.name)
-                self.declare(_running_type(scan), name, identity(scan.kind, scan.dtype))
-        (loop,) = sweep.inner
-        with self.loop(loop), self.lanes():
-            for statement in sweep.statements:
-                if isinstance(statement, Scan):
-                    self._running(statement, self.variable(running[statement.name]))
-                elif isinstance(statement, Store):
-                    self.store(statement)
-
-    def _running(self, scan: Scan, name: str) -> None:
-        values = self.values
-        line = update(scan.kind, scan.dtype, name, values.text(scan.value))
-        values.block.lines += [f"// {scan.origin}", line]
-        ctype = C_TYPES[scan.dtype]
-        wide = _running_type(scan) != ctype
-        values.block.locals[scan.name] = f"(({ctype}){name})" if wide else name
-
 
 def _combined(store: Store, target: str, value: str) -> str:
     if store.mode == "set":
@@ -309,9 +287,3 @@ def _combined(store: Store, target: str, value: str) -> str:
         sign = "|" if dtype == torch.bool else "+" if store.mode == "add" else "*"
         return cast_code(f"{old} {sign} {new}", wide, dtype)
     return cast_code(f"{store.mode}imum_{SUFFIXES[wide]}({old}, {new})", wide, dtype)
-
-
-def _running_type(scan: Scan) -> str:
-    if scan.dtype == torch.float32 and scan.kind in ("sum", "prod", "logsumexp"):
-        return "double"
-    return C_TYPES[scan.dtype]
