@@ -22,6 +22,7 @@ from typing import Any
 from ctk.compiler.lowering.operators import (
     activation_gradients,
     activations,
+    bessel_functions,
     comparisons,
     creation,
     foreach,
@@ -49,6 +50,7 @@ TABLES: tuple[Mapping[Any, Lowering], ...] = (
     comparisons.TABLE,
     functions.TABLE,
     special_functions.TABLE,
+    bessel_functions.TABLE,
     activations.TABLE,
     activation_gradients.TABLE,
     reductions.TABLE,

@@ -1,4 +1,4 @@
-"""Lowerings of special functions: of Bessel, of erfcx and of digamma, made of simpler ones.
+"""Lowerings of special functions: I of Bessel, erfcx, digamma, ndtri, made of simpler ones.
 
 Each is an expression of the loop IR, so that both code generators have it. The polynomials are
 minimax fits of the relative error, the highest coefficient first.
@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from ctk.compiler.lowering.arrays import Array, apply, equal, filled, where
+from ctk.compiler.lowering.arrays import Array, apply, cast, equal, filled, where
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.promotion import operands
+from ctk.compiler.sizes.size_guards import NotLowered
 
 aten = torch.ops.aten
 
@@ -69,7 +70,8 @@ _ERFCX = (
 """erfcx(x) * (1 + 2 * x) by (x - 2) / (x + 2), for x >= 0."""
 
 
-def _polynomial(x: Array, coefficients: Sequence[float]) -> Array:
+def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
+    """Return a polynomial, the highest coefficient first."""
     total = filled(x, coefficients[0])
     for number in coefficients[1:]:
         total = total * x + number
@@ -83,9 +85,9 @@ def _bessel(order: int, *, scaled: bool) -> Callable[[Builder, Array], Array]:
         (wide,) = operands(x, to_float=True)
         size = apply("abs", wide)
         eighth = size * 0.125
-        near = _polynomial(eighth * eighth, _I1_NEAR if order else _I0_NEAR)
+        near = polynomial(eighth * eighth, _I1_NEAR if order else _I0_NEAR)
         over = apply("minimum", 8 / size, filled(size, 1))
-        far = _polynomial(over, _I1_FAR if order else _I0_FAR) * apply("rsqrt", size)
+        far = polynomial(over, _I1_FAR if order else _I0_FAR) * apply("rsqrt", size)
         if order:
             near, far = near * wide, apply("copysign", far, wide)
         if scaled:
@@ -100,7 +102,7 @@ def _erfcx(_: Builder, x: Array) -> Array:
     (wide,) = operands(x, to_float=True)
     size = apply("abs", wide)
     place = where(equal(size, math.inf), 1.0, (size - 2) / (size + 2))
-    near = _polynomial(place, _ERFCX) / (1 + size * 2)
+    near = polynomial(place, _ERFCX) / (1 + size * 2)
     return where(wide < 0, apply("exp", wide * wide) * 2 - near, near)
 
 
@@ -115,7 +117,7 @@ def _digamma(_: Builder, x: Array) -> Array:
         total = total + where(more, 1 / size, 0.0)
         size = where(more, size + 1, size)
     over = 1 / (size * size)
-    result = apply("log", size) - 0.5 / size - over * _polynomial(over, _PSI) - total
+    result = apply("log", size) - 0.5 / size - over * polynomial(over, _PSI) - total
     whole = apply("trunc", wide)
     reflected = result - math.pi / apply("tan", (wide - whole) * math.pi)
     reflected = where(equal(whole - wide, 0), math.nan, reflected)
@@ -124,13 +126,95 @@ def _digamma(_: Builder, x: Array) -> Array:
     return where(equal(wide, 0), apply("copysign", filled(wide, math.inf), -wide), result)
 
 
+_NDTRI_CENTRE = (
+    2.5958462494618952e-08, 4.769656218001318e-08, -1.004662783164852e-07, -1.8424066407276422e-07,
+    2.7346185918090547e-07, 5.024819555890693e-07, -2.5191894157823415e-07, -4.5892288106071924e-07,
+    6.517500042327531e-07, 1.2101464860586167e-06, 9.498342703307118e-07, 1.8078345730697176e-06,
+    4.261488844597527e-06, 8.114597373713666e-06, 1.5168480366221638e-05, 2.920816465069683e-05,
+    5.6711327021881417e-05, 0.00011070121102194084, 0.00021797468862017757, 0.0004338278205642179,
+    0.0008747683988118522, 0.0017930590648386003, 0.0037543815396941537, 0.00808978744405727,
+    0.018155795859248064, 0.04336306362906847, 0.11522935658073226, 0.38325511733382234,
+    2.805404111909714,
+)  # fmt: skip
+"""ndtri(p) / (p - 1/2) by the square of p - 1/2, as `u` from -1 to 1."""
+
+_NDTRI_TAIL = (
+    6.358763863496555e-10, 4.833391151136324e-10, -6.7761016185338815e-09, -1.4342593266088721e-10,
+    3.310485506508902e-08, -2.7130525588430143e-08, -8.155522418387188e-08, 1.8492500523048297e-07,
+    -2.506572087286318e-08, -5.527011571794375e-07, 1.0938042332797189e-06, -3.871959507581599e-08,
+    -4.3111764870366836e-06, 9.690465107773161e-06, -5.745900104326858e-06, -5.865891431296301e-06,
+    -0.00012354694833448024, 0.0011593156226169853, -0.005511009922321859, 0.01819656567591805,
+    -0.04475423753849843, 0.08209087248453095, -0.10761148920476063, 0.0907879715910991,
+    0.9627135761033234,
+)  # fmt: skip
+"""-ndtri(p) / r by log(r), r = sqrt(-2 * log(p)) from 2.2 to 38.7, as `u` from -1 to 1."""
+
+_CENTRE = 0.18
+"""The largest square of p - 1/2 of the polynomial around 1/2."""
+
+_MIDDLE, _HALF = math.log(2.2 * 38.7) / 2, math.log(38.7 / 2.2) / 2
+"""Of the logarithms of `r`."""
+
+
+def in_double(function: Callable[[Array], Array]) -> Callable[[Builder, Array], Array]:
+    """Return the lowering of a function that is computed in float64."""
+
+    def lower(_: Builder, x: Array) -> Array:
+        (wide,) = operands(x, to_float=True)
+        return cast(function(cast(wide, torch.float64)), wide.dtype)
+
+    return lower
+
+
+def _ndtri(p: Array) -> Array:
+    away = p - 0.5
+    square = away * away
+    near = away * polynomial(square * (2 / _CENTRE) - 1, _NDTRI_CENTRE)
+    less = apply("log", where(away < 0, p, 1 - p)) * -2
+    place = (apply("log", less) * 0.5 - _MIDDLE) / _HALF
+    tail = apply("sqrt", less) * polynomial(place, _NDTRI_TAIL)
+    result = where(square <= _CENTRE, near, apply("copysign", tail, away))
+    ends = where(equal(p, 0), -math.inf, where(equal(p, 1), math.inf, result))
+    return where((p < 0) | (p > 1), math.nan, ends)
+
+
+_TRIGAMMA = (-3617 / 510, 7 / 6, -691 / 2730, 5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6)
+"""Bernoulli's numbers of even order, from 16 to 2."""
+
+
+def _trigamma(x: Array) -> Array:
+    """Shift to 8 and more, where Stirling's series converges; reflect numbers below 1/2."""
+    below = x < 0.5
+    size = where(below, 1 - x, x)
+    total = filled(size, 0)
+    for _step in range(8):
+        more = size < 8
+        total = total + where(more, 1 / (size * size), 0.0)
+        size = where(more, size + 1, size)
+    over = 1 / size
+    square = over * over
+    result = total + over * (1 + over * 0.5 + square * polynomial(square, _TRIGAMMA))
+    sine = apply("sin", (x - apply("round", x)) * math.pi) / math.pi
+    return where(below, 1 / (sine * sine) - result, result)
+
+
+def _polygamma(b: Builder, order: int, x: Array) -> Array:
+    if order == 0:
+        return _digamma(b, x)
+    if order != 1:
+        raise NotLowered(f"derivatives of order {order} take iterations without a bound")
+    return in_double(_trigamma)(b, x)
+
+
 TABLE: Mapping[object, Callable[..., Array]] = {
     aten.digamma.default: _digamma,
     aten.i0.default: _bessel(0, scaled=False),
+    aten.polygamma.default: _polygamma,
     aten.special_erfcx.default: _erfcx,
     aten.special_i0e.default: _bessel(0, scaled=True),
     aten.special_i1.default: _bessel(1, scaled=False),
     aten.special_i1e.default: _bessel(1, scaled=True),
     aten.special_modified_bessel_i0.default: _bessel(0, scaled=False),
     aten.special_modified_bessel_i1.default: _bessel(1, scaled=False),
+    aten.special_ndtri.default: in_double(_ndtri),
 }
