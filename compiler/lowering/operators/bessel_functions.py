@@ -1,6 +1,6 @@
 """Lowerings of Bessel functions of orders 0 and 1: J, Y, and modified ones of the second kind.
 
-Everything is computed in float64. Near 0 each function is a power series, of which a polynomial of
+K is computed in float64. Near 0 each function is a power series, of which a polynomial of
 `u` from -1 to 1 is the interpolant at Chebyshev's nodes, the highest coefficient first:
 
     |x| <= 8    J by u = x**2 / 32 - 1;  Y(x) = 2/pi * log(x) * J(x) + a power series
@@ -19,6 +19,7 @@ import torch
 
 from ctk.compiler.lowering.arrays import Array, apply, equal, where
 from ctk.compiler.lowering.builder import Builder
+from ctk.compiler.lowering.operators.promotion import operands
 from ctk.compiler.lowering.operators.special_functions import in_double, polynomial
 
 aten = torch.ops.aten
@@ -136,6 +137,10 @@ _P, _Q = (_P0, _P1), (_Q0, _Q1)
 _K_NEAR, _I_SMALL, _K_FAR = (_K0_NEAR, _K1_NEAR), (_I0_SMALL, _I1_SMALL), (_K0_FAR, _K1_FAR)
 
 
+def _in_own_type(function: Callable[[Array], Array]) -> Callable[[Builder, Array], Array]:
+    return lambda _, x: function(*operands(x, to_float=True))
+
+
 def _wave(order: int, x: Array) -> tuple[Array, Array]:
     """Return J and Y of numbers beyond 8."""
     over = 8 / x
@@ -205,10 +210,10 @@ _SPHERICAL: Sequence[float] = tuple(
 )
 
 TABLE: Mapping[object, Callable[[Builder, Array], Array]] = {
-    aten.special_bessel_j0.default: in_double(_first_kind(0)),
-    aten.special_bessel_j1.default: in_double(_first_kind(1)),
-    aten.special_bessel_y0.default: in_double(_second_kind(0)),
-    aten.special_bessel_y1.default: in_double(_second_kind(1)),
+    aten.special_bessel_j0.default: _in_own_type(_first_kind(0)),
+    aten.special_bessel_j1.default: _in_own_type(_first_kind(1)),
+    aten.special_bessel_y0.default: _in_own_type(_second_kind(0)),
+    aten.special_bessel_y1.default: _in_own_type(_second_kind(1)),
     aten.special_modified_bessel_k0.default: in_double(_modified(0, scaled=False)),
     aten.special_modified_bessel_k1.default: in_double(_modified(1, scaled=False)),
     aten.special_scaled_modified_bessel_k0.default: in_double(_modified(0, scaled=True)),

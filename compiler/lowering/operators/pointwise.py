@@ -73,20 +73,11 @@ def _div_mode(b: Builder, x: Operand, y: Operand, *, rounding_mode: str | None =
 
 
 def _floor_divide(_: Builder, x: Operand, y: Operand) -> Array:
-    """Divide as Python does: the remainder, `fmod`, decides where rounding might go wrong."""
+    """Divide as Python does: the remainder decides where rounding might go wrong."""
     dtype = promoted([x, y])
     if not dtype.is_floating_point:
         return _integers("floordiv", x, y, dtype)
-    left, right = operands(x, y)
-    rest = apply("fmod", left, right)
-    quotient = (left - rest) / right
-    is_whole = equal(rest, 0)
-    crosses = apply("xor", right < 0, rest < 0) & apply("not", is_whole)
-    quotient = where(crosses, quotient - 1, quotient)
-    floor = apply("floor", quotient)
-    floor = where(quotient - floor > 0.5, floor + 1, floor)
-    zero = apply("copysign", filled(left, 0), left / right)
-    return where(equal(right, 0), left / right, where(equal(quotient, 0), zero, floor))
+    return apply("floordiv", *operands(x, y))
 
 
 def _rest(name: str) -> Callable[[Builder, Operand, Operand], Array]:

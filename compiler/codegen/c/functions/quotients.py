@@ -21,8 +21,14 @@ FN T mod_X(T a, T b) {
     return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
 }""",
     "floordiv": """\
-FN T floordiv_X(T a, T b) {
-    T rest = fmod_X(a, b);
+FN T floordiv_X(T a, T b) {  // a quotient below QUOTIENT has its whole part, or 1 more
+    T q = a / b, whole = floorF(q), rest = fused_X(-whole, b, a);
+    whole = rest != 0 && (b < 0) != (rest < 0) ? whole - 1 : whole;
+    return floordiv_of_far_X(a, b, whole == 0 ? copysignF((T)0, q) : whole);
+}""",
+    "careful_floordiv": """\
+FN T careful_floordiv_X(T a, T b) {
+    T rest = fmodF(a, b);
     T whole = (a - rest) / b;
     whole = rest != 0 && (b < 0) != (rest < 0) ? whole - 1 : whole;
     T down = floorF(whole);
@@ -66,6 +72,9 @@ def _of_far() -> dict[str, str]:
         key = f"fmod_of_far_{suffix}"
         usual = f"ABS(x) < ABS(y) * {limit}"
         made[key] = rare_case(key, dtype, "x, y", usual=usual, slow=f"fmod{end}(x, y)")
+        key, usual = f"floordiv_of_far_{suffix}", f"{usual} - ABS(y)"  # NaN of an infinite y
+        slow = f"careful_floordiv_{suffix}(x, y)"
+        made[key] = rare_case(key, dtype, "x, y", usual=usual, slow=slow)
     return made
 
 
