@@ -274,7 +274,7 @@ def test_what_is_no_kernel_says_why() -> None:
     )
     why = {str(call.node.target): call.why for call in lowered.library}
     assert why["aten.mm.default"] == "it has no lowering"
-    assert "order 2" in why["aten.polygamma.default"]
+    assert "iterations without a bound" in why["aten.polygamma.default"]
 
 
 @pytest.mark.parametrize("join", [torch.cat, torch.stack])
