@@ -91,6 +91,8 @@ def _price_tiles(
     accesses: Sequence[Load | Store], across: Var, along: Var
 ) -> tuple[float, Crossing | None]:
     """Return the accesses that are made in tiles for two loops, and the price of all of them."""
+    if any(access.index.factor_of(each) is None for access in accesses for each in (across, along)):
+        return 0, None  # the loops are split first where a roll begins again
     inside = [access for access in accesses if 0 < abs(_step(access, along)) <= _NEAR]
     jumps = [access for access in accesses if _jumps(access, along) and access not in inside]
     outside = [access for access in jumps if abs(_step(access, across)) == 1]
