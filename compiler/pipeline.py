@@ -22,6 +22,7 @@ from ctk.compiler.cache.stored_compile import Made
 from ctk.compiler.cache.whole_graph import cache_of
 from ctk.compiler.codegen import CODEGEN_OPTIONS
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, no_data
+from ctk.compiler.codegen.deferral import deferred
 from ctk.compiler.codegen.select import generate, generators
 from ctk.compiler.dispatch.autograd import Stages, dispatch
 from ctk.compiler.dispatch.decomposition_table import (
@@ -207,10 +208,13 @@ class Compile:
 
     def compile(self) -> Callable[..., object]:
         """Compile the captured graph, stage by stage."""
+        # An observer sees each kernel when it is made; a fallback replaces the graph that failed.
+        may_defer = self.observer is None and self.config.on_failure == "raise"
         with place_errors(DISPATCH, self.graph, self.observer):
-            self.captured()
-            self.pre_grad()
-            run = self.dispatch()
+            with deferred(enabled=may_defer):
+                self.captured()
+                self.pre_grad()
+                run = self.dispatch()
             if self._frozen is not None:
                 is_needed = self.observer is not None  # an observer may run the program again
                 self._frozen.settle(discard=self.config.freezing_discard and not is_needed)

@@ -19,7 +19,7 @@ pytest.importorskip("triton")
 def test_source(name: str, golden) -> None:
     made = program(name)
     made_of = variants_of(made, TritonOptions(interpret=True), KernelSetting())
-    sources = [each.prepare() for each in made_of]
+    sources = [each.source() for each in made_of]
     text = "\n".join(line.rstrip() for line in program_text(made).splitlines())
     golden(f"triton/{name}.txt", "\n\n".join([text, *(each.rstrip() for each in sources)]) + "\n")
 

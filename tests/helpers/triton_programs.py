@@ -133,16 +133,16 @@ def main() -> None:
     for made in attention():
         for variants in variants_of(made, TritonOptions(), KernelSetting()):
             aligned = (True,) * len(variants.arguments.buffers)
-            binary = variants.compiled(variants.layout_for(()), aligned, 90)
-            print("attention", binary.code.name, len(binary.code.cubin))
+            code = variants.compiled(variants.layout_for(()), aligned, 90)
+            print("attention", code.name, len(code.cubin))
     for name in PROGRAMS:
         for debug, exact in ((False, False), (True, False), (False, True)):
             options, setting = TritonOptions(debug=debug), KernelSetting(exact=exact)
             for variants in variants_of(program(name), options, setting):
                 aligned = (True,) * len(variants.arguments.buffers)
-                binary = variants.compiled(variants.layout_for(()), aligned, 90)
-                assert binary.code.hidden == 2, binary.code.hidden
-                print(name, binary.code.name, len(binary.code.cubin))
+                code = variants.compiled(variants.layout_for(()), aligned, 90)
+                assert code.hidden == 2, code.hidden
+                print(name, code.name, len(code.cubin))
 
 
 if __name__ == "__main__":

@@ -5,12 +5,14 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, guard_count, no_data
+from ctk.compiler.codegen.deferral import can_defer, defer
 from ctk.compiler.codegen.eager_nodes import constants_data, eager_compile
 from ctk.compiler.codegen.kernels import KernelContext, ObservedKernel
 from ctk.compiler.codegen.packing import with_packed_weights
@@ -26,6 +28,7 @@ from ctk.compiler.codegen.schedule.generator import (
 from ctk.compiler.codegen.schedule.inner_graphs import InnerGraphs
 from ctk.compiler.codegen.schedule.passes import Passes
 from ctk.compiler.codegen.schedule.units import Unit, nodes_of, units_of
+from ctk.compiler.error_place import place
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.extract import extract, fill_between
 from ctk.compiler.fx.types import tensor_of
@@ -35,7 +38,7 @@ from ctk.compiler.lowering.ir import LibraryCall, Program
 from ctk.compiler.lowering.lower import LoweringOptions, lower
 from ctk.compiler.lowering.memory import plan_memory
 from ctk.compiler.lowering.text import kernel_text, summary
-from ctk.compiler.observe import first_line
+from ctk.compiler.observe import ErrorRecord, first_line
 from ctk.compiler.phases import phase
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
@@ -133,7 +136,10 @@ class _Compilation:
                 calls[step.node] = self.context.kernel(step.node.name, (step.node.name,))
         units = [unit for unit, kernel in observed.items() if not kernel.vetoed]
         kernels = [kernel for unit in units for kernel in unit.kernels]
-        setting = setting_of(self.options, example_inputs)
+        is_observed = self.context.numbering.observer is not None
+        is_later = self.options.background and not is_observed and bool(kernels)
+        is_deferred = can_defer() and not is_later
+        setting = replace(setting_of(self.options, example_inputs), deferred=is_deferred)
 
         def make() -> Sequence[CompiledKernel]:
             if not kernels:
@@ -141,9 +147,9 @@ class _Compilation:
             buffers, options = program.buffers, self.own_options
             return self.generator.compile_kernels(kernels, buffers, options, setting)
 
-        is_observed = self.context.numbering.observer is not None
-        is_later = self.options.background and not is_observed and bool(kernels)
         compiled = [] if is_later else make()
+        if is_deferred and compiled:
+            defer(partial(self._wait, compiled))
         assembly = Assembly(self.gm, program, {kernel: n for n, kernel in enumerate(kernels)})
         for step in steps:
             if isinstance(step, LibraryCall):
@@ -156,6 +162,16 @@ class _Compilation:
                 assembly.add_unit(step)
         with phase("lowered", "schedule"):
             return self._box(assembly, compiled, inner, make if is_later else None)
+
+    def _wait(self, compiled: Sequence[CompiledKernel]) -> None:
+        """Wait for deferred kernels; an error has the place of the graph."""
+        with phase("lowered", f"wait for kernels:{self.context.stage}"):
+            try:
+                for each in compiled:
+                    each.ready()
+            except Exception as error:
+                place(ErrorRecord(error, "lowered", graph=self.gm), None)
+                raise
 
     def _box(
         self,

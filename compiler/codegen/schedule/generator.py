@@ -50,9 +50,10 @@ class CompiledKernel:
         launch: Runs it on the buffers of `arguments_of(kernel)` in their order, each as an address
             or a tensor (`Generator.takes`), then its sizes.
         seconds: Time to print it, and its share of the time to compile; no share if an equal
-            kernel was compiled before.
+            kernel was compiled before, or if it is deferred.
         stored: Returns it as data. Raises `ArtifactError` if it cannot be stored.
         code: The code for a package to compile, of a kernel that was only printed.
+        ready: Waits until a deferred kernel is compiled; raises the compiler's error.
     """
 
     kernel: Kernel
@@ -61,6 +62,7 @@ class CompiledKernel:
     seconds: float
     stored: Callable[[], StoredKernel]
     code: object = None
+    ready: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,14 @@ class KernelSetting:
         sizes: The values of size symbols when the graph was traced, as far as known.
         largest: The largest values of size symbols; None: without a limit.
         ahead_of_time: The kernels are for a package, and are not loaded.
+        deferred: They may compile in threads until `CompiledKernel.ready` is called.
     """
 
     exact: bool = False
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     largest: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
     ahead_of_time: bool = False
+    deferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)

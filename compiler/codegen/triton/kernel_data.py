@@ -104,7 +104,7 @@ def _launch(
     names = [*part.arguments.buffers, *own]
     pointers = len(part.arguments.buffers)
     aligned = (True,) * pointers + (False,) * len(own)
-    code = part.compiled(layout, aligned, capability).code
+    code = part.compiled(layout, aligned, capability)
     cubin = f"{hashlib.sha256(code.cubin).hexdigest()}.cubin"
     blobs[cubin] = code.cubin
     return {

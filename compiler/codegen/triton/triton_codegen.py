@@ -7,7 +7,8 @@ Triton's compiler runs without Python's lock for most of its time; others on the
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 from ctk.compiler.codegen.kernels import Codegen
@@ -23,7 +24,9 @@ from ctk.compiler.codegen.triton.variants import (
     launcher_of,
 )
 from ctk.compiler.errors import ArtifactError, CodegenUnsupported
+from ctk.compiler.lowering.attention import Attention
 from ctk.compiler.lowering.ir import Buffer, Kernel
+from ctk.compiler.phases import phase
 from ctk.compiler.runtime.stored_kernels import StoredKernel
 from ctk.compiler.torch_compat.gpu import triton_launch
 
@@ -51,29 +54,47 @@ def compile_kernels(
         start_launcher()
     made = [Variants(kernel, buffers, options, setting) for kernel in kernels]
     parts = [each.parts() for each in made]
-    prepared = iter(_prepared([part for each in parts for part in each], options))
+    printed = [_print(own) for own in parts]
     compiled: list[CompiledKernel] = []
-    for variants, own in zip(made, parts, strict=True):
-        sources, seconds = zip(*(next(prepared) for _ in own), strict=True)
-        source = "\n\n".join(sources)
-        taken, stored = sum(seconds), partial(_stored, variants, options, setting)
-        compiled.append(
-            CompiledKernel(variants.kernel, source, launcher_of(variants), taken, stored)
-        )
+    begun = iter(_begin([part for own in parts for part in own], options))
+    for variants, own, (source, seconds) in zip(made, parts, printed, strict=True):
+        ready = partial(_wait, [next(begun) for _ in own])
+        if not setting.deferred or isinstance(variants.kernel, Attention):  # it may be refused
+            seconds += ready()
+        stored = partial(_stored, variants, options, setting)
+        each = CompiledKernel(variants.kernel, source, launcher_of(variants), seconds, stored)
+        compiled.append(replace(each, ready=ready))
     return compiled
 
 
-def _prepared(parts: Sequence[Variants], options: TritonOptions) -> list[tuple[str, float]]:
-    if options.interpret or len(parts) < 2:
-        return list(map(_prepare, parts))
-    with ThreadPoolExecutor(min(_THREADS, len(parts))) as pool:
-        return list(pool.map(_prepare, parts))
-
-
-def _prepare(variants: Variants) -> tuple[str, float]:
+def _print(parts: Sequence[Variants]) -> tuple[str, float]:
+    """Return the source of a kernel's parts, and the seconds."""
     started = time.perf_counter()
-    source = variants.prepare()
+    with phase("lowered", "print kernels"):
+        source = "\n\n".join(part.source() for part in parts)
     return source, time.perf_counter() - started
+
+
+def _begin(parts: Sequence[Variants], options: TritonOptions) -> list["Future[float]"]:
+    """Begin to compile kernels in threads, which end with them; return the seconds of each."""
+    if not parts:
+        return []
+    threads = 1 if options.interpret else min(_THREADS, len(parts))
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="ctk-triton")
+    begun = [pool.submit(_prepare, part) for part in parts]
+    pool.shutdown(wait=False)
+    return begun
+
+
+def _prepare(variants: Variants) -> float:
+    started = time.perf_counter()
+    variants.prepare()
+    return time.perf_counter() - started
+
+
+def _wait(begun: Sequence["Future[float]"]) -> float:
+    with phase("lowered", "Triton"):
+        return sum(each.result() for each in begun)
 
 
 def _stored(variants: Variants, options: TritonOptions, setting: KernelSetting) -> StoredKernel:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 
 from ctk.compiler.codegen.schedule.generator import KernelSetting
+from ctk.compiler.codegen.triton.binaries import Function, machine_code
 from ctk.compiler.codegen.triton.c_launcher_library import c_launcher
 from ctk.compiler.codegen.triton.heuristics import Knobs, chunk_length, laid_out, layout_of
 from ctk.compiler.codegen.triton.layout import Layout
@@ -165,25 +166,24 @@ class Variants:
             symbol.name: setting.sizes.get(symbol.name, max(symbol.low, _GUESS))
             for symbol in arguments.symbols
         }
-        self._functions: dict[Layout, tuple[Any, str]] = {}
+        self._sources: dict[Layout, str] = {}
+        self._functions: dict[Layout, Any] = {}
         self._knobs = Knobs(row_limit=options.row_limit)
         self._parts: dict[int, _Parts] = {}
         self._ready: dict[tuple[int, ...], _Ready] = {}
         self._loaded: dict[object, cuda_launch.Loaded] = {}
         self._device = kernel.device.index or 0
 
-    def prepare(self) -> str:
-        """Compile the variant that is expected, if its sizes are known; return its source."""
-        parts = self.parts()
-        if parts != [self]:
-            return "\n\n".join(part.prepare() for part in parts)
-        layout = self._expected()
-        _, source = self._function(layout)
+    def prepare(self) -> None:
+        """Compile the variant that is expected, if its sizes are known."""
         known = all(name in self._setting.sizes for name in self._symbols)
         if known and not self._options.interpret and not self._setting.ahead_of_time:
             sizes = tuple(self._guess[name] for name in self._symbols)
-            self._load(layout, (True,) * self._pointers, sizes)
-        return source
+            self._load(self._expected(), (True,) * self._pointers, sizes)
+
+    def source(self) -> str:
+        """Return the source of the variant that is expected."""
+        return self._source(self._expected())
 
     def parts(self) -> list["Variants"]:
         """Return the kernels that it is expected to become: itself, or its parts."""
@@ -290,7 +290,7 @@ class Variants:
         plan = self._plan(sizes, self._knobs)
         if plan.programs == 0:
             return self._knobs
-        key = key_of(self._function(plan.layout)[1], self._device)
+        key = key_of(self._source(plan.layout), self._device)
         found = recall(key, self._knobs)
         if found is None:
             tensors = arguments[: self._pointers]
@@ -303,27 +303,32 @@ class Variants:
         return found
 
     def _interpret(self, plan: _Plan, arguments: tuple[Any, ...]) -> None:
-        function, _ = self._function(plan.layout)
+        function = self._function(plan.layout)
         try:
             triton_launch.interpret(function, plan.programs, arguments, debug=self._options.debug)
         except Exception as error:
             cause = error.__cause__ or error
             raise KernelError(f"{self._where()}: {cause}") from error
 
-    def _function(self, layout: Layout) -> tuple[Any, str]:
-        found = self._functions.get(layout)
+    def _source(self, layout: Layout) -> str:
+        found = self._sources.get(layout)
         if found is None:
-            source = kernel_source(
+            found = self._sources[layout] = kernel_source(
                 self.kernel,
                 layout,
                 self._extents,
                 debug=self._options.debug,
                 exact=self._setting.exact,
             )
-            name = function_name(self.kernel)
-            function = triton_launch.function_of(source, name, f"<ctk {name} {next(_NUMBERS)}>")
-            found = self._functions[layout] = function, source
         return found
+
+    def _function(self, layout: Layout) -> Any:
+        """Return the function of a layout, for the interpreter."""
+        if layout not in self._functions:
+            name = function_name(self.kernel)
+            file = f"<ctk {name} {next(_NUMBERS)}>"
+            self._functions[layout] = triton_launch.function_of(self._source(layout), name, file)
+        return self._functions[layout]
 
     def _load(
         self, layout: Layout, aligned: tuple[bool, ...], sizes: tuple[int, ...]
@@ -333,8 +338,8 @@ class Variants:
         if key not in self._loaded:
             types = self.argument_types(layout)
             try:
-                binary = self.compiled(layout, every, capability_of(self._device))
-                self._loaded[key] = cuda_launch.Loaded(binary.code, self._device, types)
+                code = self.compiled(layout, every, capability_of(self._device))
+                self._loaded[key] = cuda_launch.Loaded(code, self._device, types)
             except CodegenUnsupported:
                 raise
             except Exception as error:
@@ -343,7 +348,7 @@ class Variants:
 
     def compiled(
         self, layout: Layout, aligned: tuple[bool, ...], capability: int
-    ) -> triton_launch.Binary:
+    ) -> cuda_launch.MachineCode:
         """Return a variant for a kind of device (capability 90 for 9.0); no device is needed.
 
         `aligned` is whether each argument is a multiple of 16. A loop has fewer iterations under
@@ -352,14 +357,13 @@ class Variants:
         Raises:
             CodegenUnsupported: Not even one fits.
         """
-        function, _ = self._function(layout)
-        options = self._compile_options(layout)
-        types = self.argument_types(layout)
+        source, name = self._source(layout), function_name(self.kernel)
+        options, types = self._compile_options(layout), self.argument_types(layout)
         for stages in range(layout.stages, 0, -1):
-            options["num_stages"] = stages
-            binary = triton_launch.compile_function(function, types, aligned, capability, options)
-            if binary.code.shared <= _SHARED.get(capability, _LEAST_SHARED):
-                return binary
+            own = {**options, "num_stages": stages}
+            code = machine_code(Function(source, name, types, aligned, capability, own))
+            if code.shared <= _SHARED.get(capability, _LEAST_SHARED):
+                return code
         raise CodegenUnsupported(
             f"the blocks of {self._where()} do not fit into the shared memory of sm_{capability}"
         )

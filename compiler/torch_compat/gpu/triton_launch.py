@@ -16,11 +16,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,17 +32,12 @@ from ctk.compiler.torch_compat.gpu.triton_numpy import FUNCTIONS
 from ctk.compiler.torch_compat.inductor.patch_sites import replace_attribute
 from ctk.compiler.torch_compat.versions import release_of
 
+_KEPT = "kernel.ctk"
+"""The name of a kept file, in a folder of its own."""
+
 
 class TritonMissing(Exception):
     """Triton cannot be used here; the message gives the reason and a remedy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Binary:
-    """A kernel compiled for one kind of device: its machine code, and its assembly (PTX)."""
-
-    code: MachineCode
-    ptx: str
 
 
 def require(*, interpret: bool = False) -> None:
@@ -154,8 +150,10 @@ def compile_function(
     aligned: Sequence[bool],
     capability: int,
     options: Mapping[str, object],
-) -> Binary:
+) -> MachineCode:
     """Compile a function for a kind of device; no device is needed.
+
+    The stages run here, and not by Triton's `compile`, which writes a file for each of them.
 
     Args:
         types: Of its arguments, as Triton writes them: `*fp32`, `i32`.
@@ -163,21 +161,73 @@ def compile_function(
         capability: Of the device, 90 for 9.0.
         options: `num_warps`, `enable_fp_fusion`, `debug`.
     """
-    compiler = import_module("triton.compiler")
-    target = import_module("triton.backends.compiler").GPUTarget("cuda", capability, 32)
+    compiler = import_module("triton.compiler.compiler")
+    backend, parsed = _backend(capability, tuple(options.items()))
     names = list(function.arg_names)
     attrs = {(n,): [["tt.divisibility", 16]] for n, yes in enumerate(aligned) if yes}
     source = compiler.ASTSource(
         fn=function, signature=dict(zip(names, types, strict=True)), constexprs={}, attrs=attrs
     )
-    made = compiler.compile(source, target=target, options=dict(options))
-    meta, ptx = made.metadata, made.asm["ptx"]
-    if meta.global_scratch_size:
-        raise RuntimeError(f"{meta.name} needs scratch memory, which is not given")
-    parameters = _parameters(ptx, meta.name)
-    threads = meta.num_warps * 32
-    hidden = parameters - len(names)
-    return Binary(MachineCode(meta.name, made.asm["cubin"], meta.shared, threads, hidden), ptx)
+    context = compiler.ir.context()
+    compiler.ir.load_dialects(context)
+    backend.load_dialects(context)
+    helpers = backend.get_codegen_implementation(parsed), backend.get_module_map()
+    module: Any = source.make_ir(backend.target, parsed, *helpers, context)
+    stages: dict[str, Callable[[Any, dict[str, Any]], Any]] = {}
+    backend.add_stages(stages, parsed, source.language)
+    meta: dict[str, Any] = {"target": backend.target, **vars(parsed)}
+    parameters = 0
+    for name, stage in stages.items():
+        module = stage(module, meta)
+        if name == "ptx":
+            parameters = _parameters(module, meta["name"])
+    if meta["global_scratch_size"]:
+        raise RuntimeError(f"{meta['name']} needs scratch memory, which is not given")
+    threads, hidden = meta["num_warps"] * 32, parameters - len(names)
+    return MachineCode(meta["name"], module, meta["shared"], threads, hidden)
+
+
+@cache
+def _backend(capability: int, options: tuple[tuple[str, object], ...]) -> tuple[Any, Any]:
+    """Return Triton's backend for a kind of device, and the options in its form."""
+    target = import_module("triton.backends.compiler").GPUTarget("cuda", capability, 32)
+    backend = import_module("triton.compiler.compiler").make_backend(target)
+    return backend, backend.parse_options(dict(options))
+
+
+def fingerprint(capability: int, options: tuple[tuple[str, object], ...]) -> str:
+    """Return the identity of the compiler with some options: releases, files, and variables."""
+    compiler = import_module("triton.compiler.compiler")
+    backend, parsed = _backend(capability, options)
+    variables = compiler.get_cache_invalidating_env_vars()
+    return repr((_tools(), backend.hash(), sorted(vars(parsed).items()), sorted(variables.items())))
+
+
+@cache
+def _tools() -> tuple[object, ...]:
+    """Return the release of Triton, and the size and time of its library, which a build changes."""
+    triton, library = import_module("triton"), import_module("triton._C.libtriton").__file__
+    found = Path(library or "").stat()
+    return triton.__version__, found.st_size, found.st_mtime_ns
+
+
+def kept_file(identity: str) -> bytes | None:
+    """Return what `keep_file` wrote to Triton's cache folder; None without a file."""
+    found = _cache_manager(identity).get_file(_KEPT)
+    try:
+        return None if found is None else Path(found).read_bytes()
+    except OSError:
+        return None
+
+
+def keep_file(identity: str, data: bytes) -> None:
+    """Write to Triton's cache folder, under a hexadecimal digest; a full disk is no error."""
+    with suppress(OSError):
+        _cache_manager(identity).put(data, _KEPT)
+
+
+def _cache_manager(identity: str) -> Any:
+    return import_module("triton.runtime.cache").get_cache_manager(identity)
 
 
 def _parameters(ptx: str, name: str) -> int:
