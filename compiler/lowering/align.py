@@ -152,6 +152,9 @@ def _strides(side: _Side, index: Index) -> list[_Strided]:
 
 def _cut(stride: Index, size: Index, other: Index) -> Index | None:
     """Return the inner size at which a loop is split by a stride within its reach, if it is one."""
+    first, second = stride.number, other.number
+    if first is not None and second is not None and second <= first:  # the most frequent case
+        return None
     if stride == other or not is_less(stride, other) or not is_less(other, stride * size):
         return None
     inner = other // stride

@@ -34,7 +34,7 @@ from typing import Literal, TypeAlias, cast
 import torch
 from torch.fx import Node
 
-from ctk.compiler.sizes.index import ZERO, Index, IndexLike, Indirect, Var
+from ctk.compiler.sizes.index import ZERO, Index, IndexLike, Indirect, Symbol, Var
 
 Dtype: TypeAlias = torch.dtype
 
@@ -195,7 +195,7 @@ class Kernel:
     Attributes:
         name: Unique in the program; the name of a buffer that it stores.
         nodes: In the order of the graph.
-        found_loads: The result of `walk.loads`, memoised.
+        found_loads, found_symbols: The results of `walk.loads` and `walk.symbols`, memoised.
     """
 
     name: str
@@ -205,6 +205,9 @@ class Kernel:
     device: torch.device
     found_loads: list[tuple[Load, ...]] = field(
         default_factory=list["tuple[Load, ...]"], init=False, repr=False
+    )
+    found_symbols: list[tuple[Symbol, ...]] = field(
+        default_factory=list["tuple[Symbol, ...]"], init=False, repr=False
     )
 
     @property

@@ -26,7 +26,7 @@ from ctk.compiler.fx.effects import mutated_arguments, returned_argument
 from ctk.compiler.fx.properties import is_pure, is_view
 from ctk.compiler.fx.types import tensor_of, value_of
 from ctk.compiler.lowering.ir import Buffer, Kernel, Program, Step, View, is_temporary
-from ctk.compiler.lowering.walk import arguments_of, reads, writes
+from ctk.compiler.lowering.walk import reads, symbols, writes
 from ctk.compiler.sizes.size_guards import mentioned_symbols
 
 _WORLD = "%effects"
@@ -75,7 +75,7 @@ def step_reads(program: Program, step: Step) -> frozenset[str]:
     """Return the buffers, other values and the world that a step reads."""
     if isinstance(step, Kernel):
         combined = {store.buffer for store in step.stores if store.mode != "set"}
-        sizes = {f"%{symbol.name}" for symbol in arguments_of(step).symbols}
+        sizes = {f"%{symbol.name}" for symbol in symbols(step)}
         return _with_bases(program, reads(step) | combined) | sizes
     operands = step.node.all_input_nodes
     memory = {name for operand in operands for name in _memory(program, operand)}

@@ -35,8 +35,12 @@ def operands(value: Value) -> tuple[Value, ...]:
 
 def indirect(index: Index) -> tuple[Value, ...]:
     """Return the values that an index expression is computed of, in the order of their making."""
+    return tuple(map(indirect_value, _computed(index)))
+
+
+def _computed(index: Index) -> list[Indirect]:
     found = [atom for atom in index.atoms if isinstance(atom, Indirect)]
-    return tuple(indirect_value(atom) for atom in sorted(found, key=lambda atom: atom.serial))
+    return sorted(found, key=lambda atom: atom.serial) if len(found) > 1 else found
 
 
 def values_of(statement: Statement) -> tuple[Value, ...]:
@@ -121,14 +125,21 @@ def arguments_of(kernel: Kernel) -> Arguments:
     """Return the arguments of a kernel: buffers written, buffers read, sizes."""
     written = tuple(dict.fromkeys(store.buffer for store in kernel.stores))
     read = dict.fromkeys(load.buffer for load in loads(kernel) if load.buffer not in written)
-    return Arguments(written, tuple(read), tuple(symbols_of(_indices(kernel))))
+    return Arguments(written, tuple(read), symbols(kernel))
+
+
+def symbols(kernel: Kernel) -> tuple[Symbol, ...]:
+    """Return the sizes that a kernel mentions, by name."""
+    known = kernel.found_symbols
+    if not known:
+        known.append(tuple(symbols_of(_indices(kernel))))
+    return known[0]
 
 
 def _indices(kernel: Kernel) -> list[Index]:
     loops = (*kernel.outer, *(loop for sweep in kernel.sweeps for loop in sweep.inner))
     indices = [*(loop.size for loop in loops), *indices_of(kernel.statements)]
-    computed = [atom for index in indices for atom in index.atoms if isinstance(atom, Indirect)]
-    return [*indices, *(atom.size for atom in computed)]
+    return [*indices, *(atom.size for index in indices for atom in _computed(index))]
 
 
 @dataclass(slots=True)

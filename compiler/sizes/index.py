@@ -328,11 +328,12 @@ def _sum(parts: Sequence[Index]) -> Index:
     parts = [part for part in parts if part.terms]
     if len(parts) < 2:
         return parts[0] if parts else ZERO
+    may_recombine = _has_remainder(monomial for part in parts for monomial, _ in part.terms)
     sums: dict[Monomial, int] = {}
     for part in parts:
         for monomial, factor in part.terms:
             sums[monomial] = sums.get(monomial, 0) + factor
-        if _has_remainder(sums):  # a recombined quotient stays whole
+        if may_recombine:  # a recombined quotient stays whole
             sums = dict(_made(sums).terms)
     return _made(sums)
 

@@ -5,6 +5,7 @@ addresses and sizes that are multiples of 16. The expected ones are compiled at 
 Triton's compiler runs without Python's lock for most of its time; others on their first call.
 """
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,7 +31,7 @@ from ctk.compiler.phases import phase
 from ctk.compiler.runtime.stored_kernels import StoredKernel
 from ctk.compiler.torch_compat.gpu import triton_launch
 
-_THREADS = 8
+_THREADS = min(16, os.cpu_count() or 8)
 
 
 def compile_kernels(
