@@ -44,7 +44,7 @@ _kept: OrderedDict[str, MachineCode] = OrderedDict()
 """The binaries used last, by identity."""
 
 _pending: dict[tuple[int, str], "Future[MachineCode]"] = {}
-"""Those that a thread of a process compiles, by process and identity: a fork has no such thread."""
+"""Binaries in the making, by process and identity: a fork does not have the thread."""
 
 _lock = threading.Lock()
 hold_in_forks(_lock)

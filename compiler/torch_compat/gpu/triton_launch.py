@@ -212,7 +212,7 @@ def _tools() -> tuple[object, ...]:
 
 
 def kept_file(identity: str) -> bytes | None:
-    """Return what `keep_file` wrote to Triton's cache folder; None without a file."""
+    """Return the data of `keep_file` from Triton's cache folder; None without a file."""
     found = _cache_manager(identity).get_file(_KEPT)
     try:
         return None if found is None else Path(found).read_bytes()
@@ -221,7 +221,7 @@ def kept_file(identity: str) -> bytes | None:
 
 
 def keep_file(identity: str, data: bytes) -> None:
-    """Write to Triton's cache folder, under a hexadecimal digest; a full disk is no error."""
+    """Write to Triton's cache folder, under a hexadecimal digest, unless the disk is full."""
     with suppress(OSError):
         _cache_manager(identity).put(data, _KEPT)
 
