@@ -242,16 +242,20 @@ class _Fusion:
             mask[b, i, j], then scores[b, h, i, j] + mask[b, i, j]: outer loops b, i, j, inner h
 
         The rows of a softmax behind could not join such loops. What the merge saves is one read of
-        a value that is smaller than the others.
+        a value that is smaller than the others. An inner loop over the parts of a `stack` reads
+        nothing of its own.
         """
         sizes = [_iterations(part) for part in parts]
-        if any(_has_inner(part) for part in parts) or not _has_inner(kernel):
+        if any(_inner(part) for part in parts):
+            return False
+        inner = dict.fromkeys(_inner(kernel), ZERO)
+        if all(load.index.substitute(inner) == load.index for load in loads(kernel)):
             return False
         return any(size is None or size >= self.options.small for size in sizes)
 
 
-def _has_inner(kernel: Kernel) -> bool:
-    return any(sweep.inner for sweep in kernel.sweeps)
+def _inner(kernel: Kernel) -> list[Var]:
+    return [loop for sweep in kernel.sweeps for loop in sweep.inner]
 
 
 def _nodes_of(first: Group, second: Group) -> tuple[str, ...]:
