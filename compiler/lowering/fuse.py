@@ -241,8 +241,8 @@ class _Fusion:
 
             mask[b, i, j], then scores[b, h, i, j] + mask[b, i, j]: outer loops b, i, j, inner h
 
-        The rows of a softmax behind could not join such loops. What the merge saves is one read of
-        a value that is smaller than the others. An inner loop over the parts of a `stack` reads
+        The rows of a softmax behind could not join such loops. The merge saves one read of a value
+        that is smaller than the others. An inner loop over the parts of a `stack` reads
         nothing of its own.
         """
         sizes = [_iterations(part) for part in parts]

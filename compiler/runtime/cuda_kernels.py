@@ -24,7 +24,7 @@ from ctk.compiler.runtime.values import size_of, value_of
 from ctk.compiler.sizes.index import Index
 from ctk.compiler.sizes.size_guards import number_of
 from ctk.compiler.torch_compat.gpu import cuda_launch, launch_hooks
-from ctk.compiler.torch_compat.gpu.c_launcher import CLauncher, noted_launch
+from ctk.compiler.torch_compat.gpu.c_launcher import CLauncher, note_launch
 from ctk.compiler.torch_compat.process.strided_tensors import empty
 
 log = logging.getLogger("ctk.runtime")
@@ -52,14 +52,14 @@ def _launcher_of(stored: Sequence[Any], blobs: Blobs) -> CLauncher | None:
     for data in stored:
         if data.get("launcher"):
             try:
-                return _loaded_launcher(bytes(blobs[data["launcher"]]))
+                return _load_launcher(bytes(blobs[data["launcher"]]))
             except ArtifactError as error:
                 log.warning("kernels are launched from Python, which is slower: %s", error)
     return None
 
 
 @cache
-def _loaded_launcher(binary: bytes) -> CLauncher:
+def _load_launcher(binary: bytes) -> CLauncher:
     library = c_kernels.load_library(binary)
     return CLauncher(library.with_python(), library)
 
@@ -158,7 +158,7 @@ class CudaKernel:
         if plan.memory or others or not programs or not is_whole:
             self.launch(*arguments)
             return None
-        return noted_launch(launch.loaded, programs, sizes, launch.arguments)
+        return note_launch(launch.loaded, programs, sizes, launch.arguments)
 
     def launch(self, *arguments: Any) -> None:
         """Run the kernel: its tensors, then its sizes."""

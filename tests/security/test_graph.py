@@ -18,7 +18,6 @@ from ctk.toolkit.case.graphs.untrusted_calls import why_refused
 from ctk.toolkit.case.store import load_case
 from tests.helpers.hostile import Craft, first_call
 from tests.helpers.hostile_graphs import calling, changed, graph, identity, load, node, ref
-from tests.helpers.warm_python import warm_python
 
 HIGHER = "torch.ops.higher_order."
 GETATTR = {"target": "builtins.getattr"}
@@ -248,7 +247,7 @@ def test_every_operator_of_aten_and_prims_is_either_taken_or_refused_for_a_reaso
 def test_libraries_of_torch_are_listed_or_known() -> None:
     """In a process of its own: other tests register libraries of users."""
     code = "import torch, torch._inductor; print(*torch._C._dispatch_get_all_op_names())"
-    done = subprocess.run([warm_python(), "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     own = {name.split("::")[0] for name in done.stdout.split()}
     assert "c10d" in own
     assert not own - operators.CORE_NAMESPACES - operators.TORCH_NAMESPACES

@@ -37,14 +37,14 @@ class KernelCode:
         """
         numbers: dict[str, str] = {}
 
-        def numbered(found: re.Match[str]) -> str:
+        def number(found: re.Match[str]) -> str:
             word = found.group()
             if word not in self.names and word != self.name:
                 return word
             return numbers.setdefault(word, f"${len(numbers)}")
 
         lines = (line.partition("//")[0].rstrip() for line in self.text.splitlines())
-        return _WORD.sub(numbered, "\n".join(filter(None, lines)))
+        return _WORD.sub(number, "\n".join(filter(None, lines)))
 
 
 def values_for(

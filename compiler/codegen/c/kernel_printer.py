@@ -25,7 +25,7 @@ from ctk.compiler.codegen.c.reduce_sweep import ReducePrinter
 from ctk.compiler.codegen.c.residues import residues
 from ctk.compiler.codegen.c.row_cache import kept_values
 from ctk.compiler.codegen.c.scan_printer import ScanPrinter
-from ctk.compiler.codegen.c.short_reductions import written_out
+from ctk.compiler.codegen.c.short_reductions import write_out
 from ctk.compiler.codegen.c.sweeps import SweepPrinter, Tile
 from ctk.compiler.codegen.c.tile_printer import print_rows, print_tiles
 from ctk.compiler.codegen.c.transpose import crossing, turned_rows
@@ -165,7 +165,7 @@ class _KernelPrinter:
 
 def _laid_out(kernel: Kernel) -> Kernel:
     """Return a kernel with its loops as they run: ordered, joined and unrolled."""
-    kernel = joined(laid_out(written_out(kernel)))
+    kernel = joined(laid_out(write_out(kernel)))
     short = unrolled(kernel)
     same = (short.outer, short.sweeps) == (kernel.outer, kernel.sweeps)
     return kernel if same else joined(laid_out(short))

@@ -53,7 +53,7 @@ _COMBINED = {
 }  # fmt: skip
 
 
-def written_out(kernel: Kernel) -> Kernel:
+def write_out(kernel: Kernel) -> Kernel:
     """Return a kernel without loops in its rows, if all of them are short; else the kernel."""
     rows = [sweep for sweep in kernel.sweeps if sweep.inner]
     if not rows or not all(map(_is_short, rows)) or not _is_wide(kernel, rows):
@@ -64,7 +64,7 @@ def written_out(kernel: Kernel) -> Kernel:
     if count > VALUES:
         return kernel
     made: dict[str, Value] = {}
-    stores = [store for sweep in kernel.sweeps for store in _written(sweep, made)]
+    stores = [store for sweep in kernel.sweeps for store in _write_sweep(sweep, made)]
     return replace(kernel, sweeps=(Sweep((), tuple(stores)),))
 
 
@@ -86,9 +86,9 @@ def _is_wide(kernel: Kernel, rows: Sequence[Sweep]) -> bool:
     return across >= along or all((_count(sweep.inner) or 0) <= COLUMN for sweep in rows)
 
 
-def _written(sweep: Sweep, made: dict[str, Value]) -> Iterator[Store]:
+def _write_sweep(sweep: Sweep, made: dict[str, Value]) -> Iterator[Store]:
     """Yield the stores of a sweep for each of its iterations, and add the results of its rows."""
-    known = Rewriting(change=partial(_known, made))
+    known = Rewriting(change=partial(_find, made))
     ranges = [range(loop.size.number or 0) for loop in sweep.inner]
     places = list(itertools.product(*ranges))
     each = [
@@ -99,12 +99,12 @@ def _written(sweep: Sweep, made: dict[str, Value]) -> Iterator[Store]:
         here = [rewriting.statement(statement) for rewriting in each]
         if isinstance(statement, Reduce):
             made.update(zip(statement.names, _result(statement, here), strict=True))
-            known = Rewriting(change=partial(_known, made))
+            known = Rewriting(change=partial(_find, made))
         else:
             yield from (store for store in here if isinstance(store, Store))
 
 
-def _known(made: Mapping[str, Value], value: Value) -> Value | None:
+def _find(made: Mapping[str, Value], value: Value) -> Value | None:
     return made.get(value.name) if isinstance(value, Local) else None
 
 

@@ -1,9 +1,9 @@
 """C functions that transpose a block of memory, by squares in registers.
 
 `transpose_BITS(to, gap, from, step, rows, columns)` copies `to[column*gap + row] =
-from[row*step + column]`. A square has as many rows as a vector has numbers; what is left of a block
-is made of smaller squares. Those that write parts of the same lines of the cache follow each other:
-columns may be powers of two apart, and then their lines share a set, which holds few of them.
+from[row*step + column]`. A square has as many rows as a vector has numbers; smaller squares are the
+rest of a block. Squares that write parts of the same lines of the cache follow each other: columns
+may be powers of two apart, and then their lines share a set, which holds few of them.
 """
 
 from collections.abc import Iterable, Mapping

@@ -82,13 +82,13 @@ def canonical(source: str) -> str:
     own = {head[1], *head[2].split(", ")}
     numbers: dict[str, str] = {}
 
-    def numbered(found: re.Match[str]) -> str:
+    def number(found: re.Match[str]) -> str:
         if found["dropped"]:
             return ""
         word = found["word"]
         return found[0] if word not in own else numbers.setdefault(word, f"${len(numbers)}")
 
-    return "\n".join(line.rstrip() for line in _TOKEN.sub(numbered, source).splitlines())
+    return "\n".join(line.rstrip() for line in _TOKEN.sub(number, source).splitlines())
 
 
 def machine_code(function: Function) -> MachineCode:
@@ -118,7 +118,7 @@ def _complete(future: "Future[MachineCode]", function: Function, place: tuple[in
     """Set the result of a future: the machine code of a function, or the exception."""
     identity = place[1]
     try:
-        code = _from_disk(identity) or _compiled(function, identity)
+        code = _from_disk(identity) or _compile(function, identity)
     except BaseException as error:
         with _lock:
             del _pending[place]
@@ -132,7 +132,7 @@ def _complete(future: "Future[MachineCode]", function: Function, place: tuple[in
     future.set_result(code)
 
 
-def _compiled(function: Function, identity: str) -> MachineCode:
+def _compile(function: Function, identity: str) -> MachineCode:
     file = f"<ctk {function.name} {identity[:16]}>"
     made = triton_launch.function_of(function.source, function.name, file)
     code = triton_launch.compile_function(
@@ -144,7 +144,7 @@ def _compiled(function: Function, identity: str) -> MachineCode:
 
 
 def _from_disk(identity: str) -> MachineCode | None:
-    found = triton_launch.kept_file(identity)
+    found = triton_launch.find_file(identity)
     if found is None:
         return None
     facts, _, cubin = found.partition(b"\n")

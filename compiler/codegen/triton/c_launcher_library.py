@@ -27,14 +27,14 @@ hold_in_forks(_lock)
 
 def start_launcher() -> None:
     """Begin to compile the launcher in a thread, unless it is compiled."""
-    if not _compiled.cache_info().currsize:
+    if not _compile.cache_info().currsize:
         threading.Thread(target=launcher_library, name="ctk-launcher").start()
 
 
 def launcher_library() -> Library | None:
     """Return the library of the launcher; None if it cannot be made here."""
     with _lock:
-        return _compiled()
+        return _compile()
 
 
 @cache
@@ -45,7 +45,7 @@ def c_launcher() -> CLauncher | None:
 
 
 @cache
-def _compiled() -> Library | None:
+def _compile() -> Library | None:
     try:
         return compile_launcher(SOURCE)
     except (CodegenUnsupported, ArtifactError) as error:

@@ -209,7 +209,7 @@ def _is_along(kernel: Kernel) -> bool:
 
 
 def _moving(kernel: Kernel) -> list[tuple[Index, list[Index | None]]]:
-    """Return the accesses, each with how it goes on with the innermost loops of rows."""
+    """Return the accesses, each with its steps along the innermost loops of rows."""
     inner = [nest[-1] for nest in inner_loops(kernel.sweeps)]
     moves = [(index, [index.factor_of(loop) for loop in inner]) for index in accesses_of(kernel)]
     return [(index, [each for each in found if each != ZERO]) for index, found in moves]

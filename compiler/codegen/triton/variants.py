@@ -25,7 +25,7 @@ from ctk.compiler.lowering.walk import Arguments, arguments_of, walk
 from ctk.compiler.options.choices import Options
 from ctk.compiler.sizes.size_guards import number_of
 from ctk.compiler.torch_compat.gpu import cuda_launch, launch_hooks, triton_launch
-from ctk.compiler.torch_compat.gpu.c_launcher import noted_launch
+from ctk.compiler.torch_compat.gpu.c_launcher import note_launch
 from ctk.compiler.torch_compat.process.strided_tensors import empty
 
 _TYPES = {
@@ -226,7 +226,7 @@ class Variants:
         if ready.programs == 0:
             return None
         loaded = self._load(ready.layout, (True,) * self._pointers, sizes)
-        return noted_launch(loaded, ready.programs, sizes, range(len(arguments)))
+        return note_launch(loaded, ready.programs, sizes, range(len(arguments)))
 
     def _ready_for(self, sizes: tuple[int, ...], arguments: tuple[Any, ...]) -> _Ready:
         ready = self._ready.get(sizes)

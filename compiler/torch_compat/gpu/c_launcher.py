@@ -251,7 +251,7 @@ class CLauncher:
 
         Args:
             python: Does the same.
-            prepare: Returns `noted_launch` of the sizes; None if it has run the kernel itself.
+            prepare: Returns `note_launch` of the sizes; None if it has run the kernel itself.
         """
         calls = cuda_launch.launch_functions()
         stream_of = cuda_launch.stream_function()
@@ -261,7 +261,7 @@ class CLauncher:
         )
 
 
-def noted_launch(
+def note_launch(
     loaded: cuda_launch.Loaded, programs: int, sizes: Sequence[int], places: Sequence[int]
 ) -> bytes:
     """Return the launch of a kernel for some sizes and aligned addresses.

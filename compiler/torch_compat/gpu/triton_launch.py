@@ -211,7 +211,7 @@ def _tools() -> tuple[object, ...]:
     return triton.__version__, found.st_size, found.st_mtime_ns
 
 
-def kept_file(identity: str) -> bytes | None:
+def find_file(identity: str) -> bytes | None:
     """Return the data of `keep_file` from Triton's cache folder; None without a file."""
     found = _cache_manager(identity).get_file(_KEPT)
     try:

@@ -14,7 +14,7 @@ from ctk.compiler.codegen.triton import c_launcher_library
 from ctk.compiler.codegen.triton.c_launcher_library import c_launcher
 from ctk.compiler.runtime.cuda_kernels import CudaKernel, load_kernels
 from ctk.compiler.torch_compat.gpu import cuda_launch, launch_hooks
-from ctk.compiler.torch_compat.gpu.c_launcher import noted_launch
+from ctk.compiler.torch_compat.gpu.c_launcher import note_launch
 from ctk.compiler.torch_compat.gpu.cuda_launch import CudaError, Loaded, MachineCode
 
 DRIVER = r"""
@@ -184,7 +184,7 @@ class Kernel:
         self.prepared.append(arguments)
         if arguments[2] == 0:
             return None
-        return noted_launch(self.loaded, arguments[2], arguments[2:], range(4))
+        return note_launch(self.loaded, arguments[2], arguments[2:], range(4))
 
 
 @pytest.fixture
@@ -301,13 +301,13 @@ def test_a_launcher_dies_with_its_kernel(driver, kernel):
 
 
 def test_without_a_compiler_kernels_are_launched_from_python(monkeypatch, caplog):
-    c_launcher_library._compiled.cache_clear()
+    c_launcher_library._compile.cache_clear()
     monkeypatch.setenv("CC", "no-such-compiler")
     try:
         assert c_launcher_library.launcher_library() is None
         assert c_launcher_library.launcher_library() is None
     finally:
-        c_launcher_library._compiled.cache_clear()
+        c_launcher_library._compile.cache_clear()
     (record,) = caplog.records
     assert "kernels are launched from Python, which is slower" in record.message
     assert "no-such-compiler" in record.message
