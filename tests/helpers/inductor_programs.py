@@ -75,6 +75,7 @@ def shuffled() -> GraphModule:
 def raising_match() -> Generator[None]:
     """Let each match of `randperm_index_pattern` raise, in every torch."""
     observe(relu_net, relu_inputs())  # the first compile registers the patterns
+    gc.unfreeze()  # `long_lived` hides them from `get_objects`
     tables = (
         table for table in gc.get_objects() if type(table) is inductor.sites().pattern_pass.owner
     )
