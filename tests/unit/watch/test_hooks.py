@@ -228,7 +228,7 @@ def test_nothing_is_written_or_loaded_without_variables(tmp_path: Path):
         CTK_SCRIPT
         + "import sys\nassert not [m for m in sys.modules if m.startswith('ctk.toolkit')]\n"
     )
-    done = run_python(script)
+    done = run_python(script, is_clean=True)
     assert done.returncode == 0, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
 
