@@ -33,6 +33,9 @@ class LongLivedObjects:
         if _count_full_collections() > self._full_collections:
             self._freeze()
 
+    def pytest_unconfigure(self) -> None:
+        gc.unfreeze()  # libraries report objects that are left when a process ends
+
     def _freeze(self) -> None:
         gc.collect()
         gc.freeze()
