@@ -50,7 +50,9 @@ def _sweep_of_stores(kernel: Kernel) -> Sweep | None:
 
 
 def _choose(store: Store, loop: Var) -> Store:
-    """Return a store of the value of each iteration, if none of these is guarded."""
+    """Return a store of the value of each iteration, if it has guards and these leave none."""
+    if not any(isinstance(value, Guarded) for value in walk(store)):
+        return store
     count = loop.size.number or 0
     values = [Rewriting({loop: as_index(n)}, decided).value(store.value) for n in range(count)]
     probes = (replace(store, value=value) for value in values)
