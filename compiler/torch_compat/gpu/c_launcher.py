@@ -100,12 +100,13 @@ static void unlock(launcher* own)
     __atomic_clear(&own->busy, __ATOMIC_RELEASE);
 }
 
+/* Return 0 for None, 1 for a launch that is noted, -1 without memory. */
 static int note(launcher* own, object* bytes)
 {
     char* data; ptrdiff_t size;
     if (PyBytes_AsStringAndSize(bytes, &data, &size)) { PyErr_Clear(); return 0; }
     noted* each = malloc(size);
-    if (!each) return 0;
+    if (!each) return -1;
     memcpy(each, data, size);
     lock(own);
     noted* old = find(own, (const uint64_t*)each->numbers);
@@ -195,8 +196,10 @@ static object* call(object* self, object* const* args, ptrdiff_t count)
     int result = launch(own, values, stream);
     if (result == 1) {
         object* made = by_python(own->prepare, args, count);
-        if (!made || !note(own, made)) return made; /* None: it is done */
+        int done = made ? note(own, made) : 0;
+        if (!done) return made; /* None: Python ran the kernel */
         Py_DecRef(made);
+        if (done < 0) return by_python(own->python, args, count);
         result = launch(own, values, stream);
     }
     return result ? by_python(own->python, args, count) : Py_BuildValue("");
