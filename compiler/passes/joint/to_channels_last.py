@@ -160,7 +160,7 @@ def _apply(rewriter: Rewriter, plan: _Plan) -> None:
         if format_ is not None:
             options, weight = {"memory_format": format_}, _weight(node)
             copied = rewriter.insert(aten.clone.default, (weight,), options, before=node)
-            node.update_arg(node.args.index(weight), copied)
+            node.update_arg(_WEIGHTS[node.target], copied)
     for node, value in plan.values.items():
         old, is_view_enough = tensor_of(node), _is_same_memory(node, plan)
         node.meta["val"] = value
