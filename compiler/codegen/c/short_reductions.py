@@ -18,9 +18,10 @@ from typing import TypeVar
 
 import torch
 
-from ctk.compiler.codegen.c.loop_splitting import VALUES, decided
+from ctk.compiler.codegen.c.loop_splitting import VALUES
 from ctk.compiler.codegen.c.loops import cost_along
 from ctk.compiler.lowering.arrays import convert
+from ctk.compiler.lowering.conditions import decided
 from ctk.compiler.lowering.ir import (
     POSITIONS,
     Const,
