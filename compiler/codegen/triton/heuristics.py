@@ -26,6 +26,7 @@ from ctk.compiler.sizes.index import (
     Index,
     Indirect,
     Quotient,
+    Remainder,
     Symbol,
     Var,
     product,
@@ -41,6 +42,7 @@ _COLUMNS = 128
 _TILE = 64
 _LEAST = 16
 _UNKNOWN = 2**31
+_ALONG = (ONE, -ONE)
 _INT32 = 2**31 - 2**17  # a block beyond the last element must not overflow
 
 
@@ -176,15 +178,21 @@ def _across(kernel: Kernel) -> Var | None:
     strided = [
         index
         for index in accesses_of(kernel)
-        if any(index.factor_of(loop) not in (ZERO, ONE) for loop in last)
+        if any(_step(index, loop) not in (ZERO, *_ALONG) for loop in last)
     ]
     counts = {
-        loop: sum(index.factor_of(loop) == ONE for index in strided)
+        loop: sum(_step(index, loop) in _ALONG for index in strided)
         for loop in kernel.outer
         if loop not in last and (loop.size.number or _LEAST) >= _LEAST
     }
     best = max(counts, key=lambda loop: counts[loop], default=None)
     return best if best is not None and counts[best] else None
+
+
+def _step(index: Index, loop: Var) -> Index | None:
+    """Return the step of an access along a loop, as if no remainder wrapped around (a roll)."""
+    flat = index.replace(lambda atom: atom.value if isinstance(atom, Remainder) else None)
+    return flat.factor_of(loop)
 
 
 def _is_by_column(kernel: Kernel) -> bool:
@@ -195,7 +203,7 @@ def _is_by_column(kernel: Kernel) -> bool:
     if not kernel.outer:
         return False
     return any(
-        index.factor_of(kernel.outer[-1]) == ONE and moves and ONE not in moves
+        _step(index, kernel.outer[-1]) in _ALONG and moves and not moves.intersection(_ALONG)
         for index, moves in _moving(kernel)
     )
 
@@ -203,16 +211,16 @@ def _is_by_column(kernel: Kernel) -> bool:
 def _is_along(kernel: Kernel) -> bool:
     """Return whether an access of more than a row walks along memory with rows."""
     return any(
-        ONE in moves and index.factor_of(kernel.outer[-1]) != ZERO
+        moves.intersection(_ALONG) and _step(index, kernel.outer[-1]) != ZERO
         for index, moves in _moving(kernel)
     )
 
 
-def _moving(kernel: Kernel) -> list[tuple[Index, list[Index | None]]]:
+def _moving(kernel: Kernel) -> list[tuple[Index, set[Index | None]]]:
     """Return the accesses, each with its steps along the innermost loops of rows."""
     inner = [nest[-1] for nest in inner_loops(kernel.sweeps)]
-    moves = [(index, [index.factor_of(loop) for loop in inner]) for index in accesses_of(kernel)]
-    return [(index, [each for each in found if each != ZERO]) for index, found in moves]
+    moves = [(index, {_step(index, loop) for loop in inner}) for index in accesses_of(kernel)]
+    return [(index, found - {ZERO}) for index, found in moves]
 
 
 def _is_wide(kernel: Kernel, sizes: Mapping[str, int]) -> bool:
