@@ -8,7 +8,7 @@ Rules, each use a numbered rewrite:
 The memory taken is that of a kernel, or of an operator in `_FRESH`, whose results are tensors of
 their own: an epilogue runs in place of its product or convolution. Never taken: memory that the
 caller made, results of the graph, buffers that other library calls read, since those may keep a
-view of them unseen.
+view of them unseen; views that are declared are followed.
 
 There is no arena, as the allocators of torch keep freed memory anyway; the gain is memory that is
 still in the processor's cache, and a lower peak by rule 1.
@@ -26,15 +26,19 @@ from torch.fx import Node
 from ctk.compiler.fx.operator_facts import packet_of
 from ctk.compiler.lowering.ir import Allow, Buffer, Kernel, LibraryCall, Program, is_temporary
 from ctk.compiler.lowering.layout import memory_order
-from ctk.compiler.lowering.order import gathered, step_reads, step_writes
+from ctk.compiler.lowering.order import gathered, step_reads, step_writes, viewed
 from ctk.compiler.lowering.walk import loads, writes
 from ctk.compiler.sizes.index import Index, product
 
 _FRESH = """
-    aten._scaled_dot_product_flash_attention aten._scaled_dot_product_flash_attention_for_cpu
-    aten.addmm aten.avg_pool2d aten.baddbmm aten.bmm aten.convolution aten.convolution_backward
-    aten.embedding aten.max_pool2d_with_indices aten.mm mkldnn._convolution_pointwise
-    mkldnn._linear_pointwise
+    aten._int_mm aten._scaled_dot_product_cudnn_attention
+    aten._scaled_dot_product_cudnn_attention_backward aten._scaled_dot_product_efficient_attention
+    aten._scaled_dot_product_efficient_attention_backward aten._scaled_dot_product_flash_attention
+    aten._scaled_dot_product_flash_attention_backward
+    aten._scaled_dot_product_flash_attention_for_cpu aten._scaled_mm aten.addmm aten.avg_pool2d
+    aten.baddbmm aten.bmm aten.convolution aten.convolution_backward aten.embedding
+    aten.embedding_dense_backward aten.max_pool2d_with_indices aten.mm
+    mkldnn._convolution_pointwise mkldnn._linear_pointwise
 """
 """Operators whose results are tensors of their own: neither an operand nor a part of one."""
 
@@ -179,7 +183,7 @@ def _last_uses(program: Program) -> dict[int, set[str]]:
 
 def _opaque_reads(program: Program) -> frozenset[str]:
     calls = (step for step in program.steps if isinstance(step, LibraryCall))
-    opaque = (call for call in calls if not _is_fresh(call.node))
+    opaque = (c for c in calls if not _is_fresh(c.node) and viewed(c.node) is None)
     return frozenset[str]().union(*(step_reads(program, call) for call in opaque))
 
 

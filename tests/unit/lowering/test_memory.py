@@ -57,6 +57,14 @@ IMAGE, KERNEL = torch.randn(1, 2, 5, 5), torch.randn(3, 2, 3, 3)
             lambda x, w: ((p := torch.mm(x, w)).sin(), torch.mm(p, w).cos() @ w),
             "in place mm_1 -> cos",
         ),
+        (
+            lambda x, w: (torch.mm(x, w).view(2, 2, 4).relu().view(4, 4) @ w,),
+            "in place mm -> relu",
+        ),
+        (
+            lambda x, w: (torch.mm((p := torch.mm(x, w).sin().split(2))[0], w), p[1] @ w),
+            "in place mm -> sin",
+        ),
     ],
 )
 def test_an_epilogue_runs_in_the_memory_of_its_product(function, expected) -> None:
