@@ -16,8 +16,8 @@ from typing import Any, Protocol, TypeAlias, cast, get_args
 
 from ctk.compiler.errors import ConfigError, any_of, nearest, not_taken
 from ctk.compiler.options.choices import OnFailure, PassSlot
-from ctk.compiler.options.functorch_options import partition_changes
 from ctk.compiler.options.inductor_options import nearest_option, translate
+from ctk.compiler.torch_compat.aot.functorch_options import partition_changes
 
 
 class PassLike(Protocol):

@@ -11,7 +11,7 @@ launcher in C may be stored with them (`c_launcher.py`); its library is for the 
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -75,7 +75,7 @@ class _Launch:
     def programs(self, sizes: Mapping[str, int]) -> int:
         return math.prod(-(-number_of(numel, sizes) // block) for numel, block in self.grid)
 
-    def run(self, programs: int, every: Sequence[Any], device: int, name: str) -> None:
+    def run(self, programs: int, every: Sequence[Any], name: str) -> None:
         """Launch programs; of all tensors and sizes of the kernel, the launch picks its own."""
         if programs == 0:
             return
@@ -88,22 +88,17 @@ class _Launch:
         if together % ALIGNMENT:
             covers = [_cover(each) for each in tensors]
             copies = [each if each.data_ptr() % ALIGNMENT == 0 else each.clone() for each in covers]
-            self._launch(programs, [each.data_ptr() for each in copies], sizes, device, name)
+            self._launch(programs, [each.data_ptr() for each in copies], sizes, name)
             for cover, copy in list(zip(covers, copies, strict=True))[: self.written]:
                 if copy is not cover:
                     cover.copy_(copy)
         else:
-            self._launch(programs, pointers, sizes, device, name)
+            self._launch(programs, pointers, sizes, name)
 
-    def _launch(
-        self, programs: int, pointers: list[int], sizes: list[int], device: int, name: str
-    ) -> None:
-        stream = cuda_launch.current_stream(device)
-        launch = partial(self.loaded.launch, programs, stream, (*pointers, *sizes))
-        code = launch_hooks.with_hooks(launch, self.loaded.name, self.loaded.function, stream)
-        if code:
-            told = cuda_launch.error_text(code)
-            raise RuntimeError(f"kernel {name}: launch failed: {told}")
+    def _launch(self, programs: int, pointers: list[int], sizes: list[int], name: str) -> None:
+        error = launch_hooks.launch(self.loaded, programs, (*pointers, *sizes))
+        if error:
+            raise RuntimeError(f"kernel {name}: launch failed: {error}")
 
 
 def _cover(tensor: Tensor) -> Tensor:
@@ -149,14 +144,13 @@ class CudaKernel:
         )
 
     def _prepare_launch(self, *arguments: Any) -> bytes | None:
-        """Return the launch for aligned tensors; run the kernel if that is not one launch."""
+        """Return the launch for aligned tensors; None if these sizes do not take one launch."""
         sizes = arguments[self._pointers :]
         plan = self._plan_for(sizes)
         (launch, *others) = plan.launches
         programs = launch.programs(dict(zip(self._symbols, sizes, strict=True)))
         is_whole = sorted(launch.arguments) == [*range(len(arguments))]
         if plan.memory or others or not programs or not is_whole:
-            self.launch(*arguments)
             return None
         return note_launch(launch.loaded, programs, sizes, launch.arguments)
 
@@ -181,13 +175,13 @@ class CudaKernel:
         values = dict(zip(self._symbols, sizes, strict=True))
         memory = [((number_of(size, values),), dtype) for size, dtype in plan.memory]
         steps = [(each, each.programs(values)) for each in plan.launches]
-        device, name, on = self._device, self.name, self._on
+        name, on = self.name, self._on
 
         def run(arguments: tuple[Any, ...]) -> None:
             between = (empty(size, (1,), dtype, on) for size, dtype in memory)
             every = [*arguments, *between] if memory else arguments
             for launch, programs in steps:
-                launch.run(programs, every, device, name)
+                launch.run(programs, every, name)
 
         return run
 

@@ -28,8 +28,9 @@ FAULTS = {
 @functools.cache
 def launcher_with(right: str, wrong: str) -> CLauncher:
     """Return a launcher with a fault; its kernels may outlive the test."""
-    assert SOURCE.count(right) == 1
-    library = compile_launcher(SOURCE.replace(right, wrong))
+    source = SOURCE.read_text()
+    assert source.count(right) == 1
+    library = compile_launcher(source.replace(right, wrong))
     return CLauncher(library.with_python(), library)
 
 

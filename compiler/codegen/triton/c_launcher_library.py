@@ -47,7 +47,7 @@ def c_launcher() -> CLauncher | None:
 @cache
 def _compile() -> Library | None:
     try:
-        return compile_launcher(SOURCE)
+        return compile_launcher(SOURCE.read_text(encoding="utf-8"))
     except (CodegenUnsupported, ArtifactError) as error:
         log.warning("kernels are launched from Python, which is slower: %s", first_line(error))
         return None

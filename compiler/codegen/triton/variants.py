@@ -217,13 +217,10 @@ class Variants:
             ready(arguments)
 
     def prepare_launch(self, *arguments: Any) -> bytes | None:
-        """Return the launch for aligned tensors; run the kernel if that is not one launch."""
+        """Return the launch for aligned tensors; None if these sizes do not take one launch."""
         sizes = arguments[self._pointers :]
         ready = self._ready_for(sizes, arguments)
-        if not isinstance(ready, _Plan):
-            ready(arguments)
-            return None
-        if ready.programs == 0:
+        if not isinstance(ready, _Plan) or ready.programs == 0:
             return None
         loaded = self._load(ready.layout, (True,) * self._pointers, sizes)
         return note_launch(loaded, ready.programs, sizes, range(len(arguments)))
@@ -258,11 +255,9 @@ class Variants:
             aligned = tuple(pointer % 16 == 0 for pointer in pointers)
             loaded = self._load(plan.layout, aligned, sizes)
             plan.aligned = loaded if all(aligned) else plan.aligned
-        stream = cuda_launch.current_stream(self._device)
-        launch = partial(loaded.launch, plan.programs, stream, (*pointers, *sizes))
-        code = launch_hooks.with_hooks(launch, loaded.name, loaded.function, stream)
-        if code:
-            raise KernelError(f"{self._where()}: launch failed: {cuda_launch.error_text(code)}")
+        error = launch_hooks.launch(loaded, plan.programs, (*pointers, *sizes))
+        if error:
+            raise KernelError(f"{self._where()}: launch failed: {error}")
 
     def _length(self, sizes: tuple[int, ...]) -> int | None:
         """Return into chunks of which length the rows are split at a call; None for not at all."""

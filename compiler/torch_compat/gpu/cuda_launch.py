@@ -63,7 +63,7 @@ class Loaded:
             self.context = _current_context()
         self.name, self.function = code.name, self._handle.value or 0
         self.threads, self.shared, self.hidden = code.threads, code.shared, code.hidden
-        self._device = device
+        self.device = device
         self._values = (ctypes.c_uint64 * len(types))()
         self._hidden = (ctypes.c_uint64 * code.hidden)()
         slots = [_slots_of(self._values), _slots_of(self._hidden)]
@@ -74,14 +74,14 @@ class Loaded:
 
     def launch(self, programs: int, stream: int, arguments: Sequence[int]) -> int:
         """Launch programs on the kernel's device; returns the driver's error, 0 for none."""
-        if torch._C._cuda_getDevice() != self._device:
-            with torch.cuda.device(self._device):
+        if torch._C._cuda_getDevice() != self.device:
+            with torch.cuda.device(self.device):
                 return self.launch(programs, stream, arguments)
         with self._lock:
             self._values[:] = arguments
             code = self._queue(programs, stream)
             if code == _NO_CONTEXT:
-                torch.cuda.current_stream(self._device).query()  # gives it the context
+                torch.cuda.current_stream(self.device).query()  # gives it the context
                 code = self._queue(programs, stream)
             return code
 

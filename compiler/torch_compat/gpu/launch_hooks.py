@@ -1,5 +1,8 @@
 """Hooks of Triton on launches, which profilers such as proton set.
 
+They are looked up at each launch: Triton may be imported after a stored kernel is loaded, and a
+hook may be replaced, by another chain, a function or None.
+
 Source: `CompiledKernel.run` of `triton/compiler/compiler.py`: a hook gets the name, the function
 and the stream of a launch in a `LazyDict`.
 """
@@ -9,28 +12,38 @@ and the stream of a launch in a `LazyDict`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-
-def lists() -> tuple[list[Any], list[Any]]:
-    """Return the lists of the hooks before and after launches, to which Triton adds new ones."""
-    if "triton" not in sys.modules:
-        return [], []
-    runtime = import_module("triton").knobs.runtime
-    return runtime.launch_enter_hook.calls, runtime.launch_exit_hook.calls
+from ctk.compiler.torch_compat.gpu import cuda_launch
 
 
-def with_hooks(launch: Callable[[], int], name: str, function: int, stream: int) -> int:
-    """Launch a kernel between the hooks, and return the result of `launch`."""
-    enter, leave = lists()
-    if not (enter or leave):
-        return launch()
-    runtime = import_module("triton").knobs.runtime
-    known = {"name": name, "function": function, "stream": stream}
-    metadata = import_module("triton.compiler.compiler").LazyDict(known)
-    runtime.launch_enter_hook(metadata)
-    code = launch()
-    runtime.launch_exit_hook(metadata)
-    return code
+def launch(kernel: cuda_launch.Loaded, programs: int, arguments: Sequence[int]) -> str | None:
+    """Launch programs on the current stream, between the hooks; return the driver's error."""
+    stream = cuda_launch.current_stream(kernel.device)
+    before, after = _hooks()
+    metadata = _metadata(kernel, stream) if (before, after) != (None, None) else None
+    if before is not None:
+        before(metadata)
+    code = kernel.launch(programs, stream, arguments)
+    if after is not None:
+        after(metadata)
+    return cuda_launch.error_text(code) if code else None
+
+
+def _hooks() -> tuple[Any, Any]:
+    """Return the hooks before and after launches; None for one that calls nothing."""
+    runtime = getattr(sys.modules.get("triton.knobs"), "runtime", None)
+    if runtime is None:
+        return None, None
+    return _called(runtime.launch_enter_hook), _called(runtime.launch_exit_hook)
+
+
+def _called(hook: Any) -> Any:
+    return hook if getattr(hook, "calls", True) else None
+
+
+def _metadata(kernel: cuda_launch.Loaded, stream: int) -> Any:
+    known = {"name": kernel.name, "function": kernel.function, "stream": stream}
+    return import_module("triton.compiler.compiler").LazyDict(known)

@@ -6,6 +6,9 @@ import subprocess
 import sys
 import weakref
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from unittest import mock
 
 import pytest
 import torch
@@ -22,6 +25,7 @@ DRIVER = r"""
 #include <string.h>
 uint64_t recorded[64];
 int count, failure, launches, device, depth;
+void (*inside)(void);
 static int cuda_error(void) { int code = failure; if (code == 201) failure = 0; return code; }
 int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned b,
                    unsigned c, unsigned shared, void* stream, void** parameters, void** extra) {
@@ -29,6 +33,9 @@ int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned 
                         extra == 0};
     int failed = cuda_error();
     if (failed) return failed;
+    void (*first)(void) = inside;
+    inside = 0;
+    if (first) first();
     ++launches;
     memcpy(recorded, head, sizeof(head));
     for (int i = 0; i < count; ++i) memcpy(&recorded[8 + i], parameters[i], 8);
@@ -176,8 +183,10 @@ class Kernel:
 
     def launch(self, *arguments):
         self.by_python.append(arguments)
+        if arguments[2] == 0:
+            return
         pointers = [each.data_ptr() for each in arguments[:2]]
-        if self.loaded.launch(arguments[2], 77, (*pointers, *arguments[2:])):
+        if launch_hooks.launch(self.loaded, arguments[2], (*pointers, *arguments[2:])):
             raise RuntimeError("the launch failed")
 
     def prepare(self, *arguments):
@@ -215,8 +224,11 @@ def test_addresses_that_are_not_aligned_are_left_to_python(driver, kernel):
     kernel.run(x, x[4:], 1, 1)
     assert [given[0].data_ptr() - x.data_ptr() for given in kernel.by_python] == [4]
     assert number(driver, "launches") == 3
-    kernel.run(x, x, 0, 1)  # nothing to launch
+    for _ in range(3):
+        kernel.run(x, x, 0, 1)  # nothing to launch
     assert number(driver, "launches") == 3
+    assert len(kernel.by_python) == 4
+    assert len(kernel.prepared) == 2  # that Python launches is noted
 
 
 def test_more_sizes_than_are_kept_are_right(driver, kernel):
@@ -260,29 +272,143 @@ def test_errors_reach_python(driver, kernel):
         kernel.run()
 
 
-def test_hooks_of_triton_see_launches(driver, kernel):
-    triton = pytest.importorskip("triton")
+@pytest.mark.parametrize("wrong", [lambda *_: "launch", lambda *_: b"launch", lambda *_: 3])
+def test_what_python_prepares_is_checked(driver, kernel, monkeypatch, wrong):
+    x = torch.empty(4)
+    run = c_launcher().function(kernel.launch, wrong, 0, 2, 2)
+    for _ in range(2):
+        with pytest.raises((TypeError, ValueError)):
+            run(x, x, 1, 1)
+    assert number(driver, "launches") == 0
+    assert not kernel.by_python
+
+
+class Unnumbered:
+    """A tensor whose address is not one, or a stream that is none."""
+
+    def __init__(self, address):
+        self.address = address
+
+    def data_ptr(self):
+        return self.address
+
+
+@pytest.mark.parametrize(
+    ("address", "error"), [(None, TypeError), (-16, OverflowError), (2**64, OverflowError)]
+)
+def test_an_address_or_a_stream_that_is_no_number_raises(
+    driver, kernel, monkeypatch, address, error
+):
+    x = torch.empty(4)
+    kernel.run(x, x, 1, 1)
+    with pytest.raises(error):
+        kernel.run(x, Unnumbered(address), 1, 1)
+    kernel.run(x, Unnumbered(2**64 - 16), 1, 1)
+    assert parameters(driver, 2)[1] == 2**64 - 16
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: address)
+    other = Kernel(c_launcher())
+    with pytest.raises(error):
+        other.run(x, x, 1, 1)
+    assert number(driver, "launches") == 2
+    assert not kernel.by_python
+
+
+@pytest.fixture
+def hooks():
+    """The hooks of Triton on launches, which are set back."""
+    runtime = pytest.importorskip("triton").knobs.runtime
+    names = ("launch_enter_hook", "launch_exit_hook")
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            chain = getattr(runtime, name)
+            stack.enter_context(mock.patch.object(runtime, name, chain))
+            stack.enter_context(mock.patch.object(chain, "calls", []))
+        yield runtime
+
+
+def chain_of(*calls):
+    chain = pytest.importorskip("triton").knobs.HookChain()
+    chain.calls.extend(calls)
+    return chain
+
+
+def test_hooks_of_triton_see_launches(driver, kernel, hooks):
     x, seen = torch.empty(4), []
-    kernel.run(x, x, 1, 1)
 
-    def note(metadata):
-        seen.append(metadata.get())
+    def see(metadata):
+        seen.append((metadata.get(), number(driver, "launches")))
 
-    triton.knobs.runtime.launch_enter_hook.add(note)
-    try:
+    def run():
+        """Return what the hooks saw of a launch, and how many launches Python made."""
+        before = number(driver, "launches")
+        seen.clear()
+        kernel.by_python.clear()
         kernel.run(x, x, 1, 1)
-    finally:
-        triton.knobs.runtime.launch_enter_hook.remove(note)
-    assert len(kernel.by_python) == 1  # which calls them
+        assert number(driver, "launches") == before + 1
+        known = {"name": "kernel", "function": 7, "stream": 77}
+        assert all(given == known for given, _ in seen)
+        return [launches - before for _, launches in seen], len(kernel.by_python)
+
+    assert run() == ([], 0)
+    for hook in (chain_of(see), see):  # in the place of Triton's
+        hooks.launch_enter_hook = hook
+        assert run() == ([0], 1)
+        hooks.launch_exit_hook = hook
+        assert run() == ([0, 1], 1)
+        hooks.launch_enter_hook = None
+        assert run() == ([1], 1)
+        hooks.launch_exit_hook = None
+        assert run() == ([], 1)
+        hooks.launch_enter_hook, hooks.launch_exit_hook = chain_of(), chain_of()
+        assert run() == ([], 0)
+    hooks.launch_exit_hook.add(see)
+    assert run() == ([1], 1)
+    hooks.launch_exit_hook.remove(see)
+    assert run() == ([], 0)
+
+
+def test_triton_may_be_imported_after_a_kernel_is_loaded(driver, monkeypatch):
+    knobs = pytest.importorskip("triton").knobs
+    with mock.patch.dict(sys.modules):
+        del sys.modules["triton.knobs"]
+        expect(driver, 5)
+        kernel = Kernel(c_launcher())
+        x, seen = torch.empty(4), []
+        kernel.run(x, x, 1, 1)
+        monkeypatch.setitem(sys.modules, "triton.knobs", ModuleType("triton.knobs"))
+        kernel.run(x, x, 1, 1)  # half imported, in another thread
+        assert len(kernel.by_python) == 1
+        monkeypatch.setitem(sys.modules, "triton.knobs", knobs)
+        kernel.run(x, x, 1, 1)
+        assert len(kernel.by_python) == 1
+        monkeypatch.setattr(knobs.runtime, "launch_enter_hook", chain_of(seen.append))
+        kernel.run(x, x, 1, 1)
+        assert len(kernel.by_python) == 2
+        assert len(seen) == 1
+
+
+def test_a_launch_within_a_launch(driver, kernel):
+    """A driver that launches, as a tool beneath it may, does not wait for its own launch."""
+    x = torch.empty(4)
     kernel.run(x, x, 1, 1)
-    assert len(kernel.by_python) == 1
-    assert launch_hooks.with_hooks(lambda: 3, "kernel", 7, 77) == 3
-    triton.knobs.runtime.launch_enter_hook.add(note)
-    try:
-        assert launch_hooks.with_hooks(lambda: 4, "kernel", 7, 77) == 4
-    finally:
-        triton.knobs.runtime.launch_enter_hook.remove(note)
-    assert seen == [{"name": "kernel", "function": 7, "stream": 77}]
+    inside = ctypes.PYFUNCTYPE(None)(lambda: kernel.run(x, x, 2, 1))
+    ctypes.c_void_p.in_dll(driver, "inside").value = ctypes.cast(inside, ctypes.c_void_p).value
+    kernel.run(x, x, 3, 1)
+    assert number(driver, "launches") == 3
+    assert launched(driver).programs == 3
+
+
+def test_threads_launch_one_kernel(driver, kernel):
+    x = torch.empty(4)
+
+    def work(number):
+        for size in range(1, 200):
+            kernel.run(x, x, size, number)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert number(driver, "launches") == 4 * 199
+    assert not kernel.by_python
 
 
 def test_a_launcher_dies_with_its_kernel(driver, kernel):
