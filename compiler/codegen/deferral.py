@@ -2,37 +2,63 @@
 
 The kernels of the forward graph compile in threads while the backward graph is transformed and
 lowered. A graph defers by `defer`; outside of `deferred` it has to wait at once.
+
+A compile that fails leaves no thread behind: kernels that have not begun are cancelled, and it
+waits for those that have.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 
 Wait = Callable[[], None]
 
-_waits: ContextVar[list[Wait] | None] = ContextVar("ctk_deferred_waits", default=None)
+
+@dataclass(frozen=True, slots=True)
+class _Deferred:
+    waits: list[Wait] = field(default_factory=list[Wait])
+    begun: list["Future[float]"] = field(default_factory=list["Future[float]"])
+
+
+_deferred: ContextVar[_Deferred | None] = ContextVar("ctk_deferred", default=None)
 
 
 @contextmanager
 def deferred(*, enabled: bool) -> Generator[None]:
     """Let the graphs of a compile defer; at the end call their functions, which may raise."""
-    waits: list[Wait] | None = [] if enabled else None
-    token = _waits.set(waits)
-    try:
-        yield
-    finally:
-        _waits.reset(token)
-    for wait in waits or ():
-        wait()
+    own = _Deferred()
+    with cancelled_on_error(own.begun):
+        token = _deferred.set(own if enabled else None)
+        try:
+            yield
+        finally:
+            _deferred.reset(token)
+        for each in own.waits:
+            each()
 
 
 def can_defer() -> bool:
     """Return whether this compile calls deferred functions at its end."""
-    return _waits.get() is not None
+    return _deferred.get() is not None
 
 
-def defer(wait: Wait) -> None:
-    """Call a function at the end of this compile."""
-    waits = _waits.get()
-    assert waits is not None, "defer() outside of deferred()"
-    waits.append(wait)
+def defer(ready: Wait, begun: Iterable["Future[float]"]) -> None:
+    """Call a function, which waits for kernels that compile in threads, at the end."""
+    own = _deferred.get()
+    assert own is not None, "defer() outside of deferred()"
+    own.waits.append(ready)
+    own.begun.extend(begun)
+
+
+@contextmanager
+def cancelled_on_error(begun: Sequence["Future[float]"]) -> Generator[None]:
+    """Cancel the kernels that have not begun if the region raises, and wait for the others."""
+    try:
+        yield
+    except BaseException:  # Ctrl-C, too
+        for each in begun:
+            each.cancel()
+        wait(begun)
+        raise

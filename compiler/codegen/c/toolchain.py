@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -120,19 +121,20 @@ def compile_together(
 
 def _compile(jobs: Sequence[tuple[Sequence[Path], Path, str]], command: Sequence[str]) -> None:
     """Run the compiler for each job at the same time: its files, its target, its name."""
-    running = [
-        subprocess.Popen(  # the compiler that the user chose
-            [*command, *map(str, sources), "-o", str(target), *_libraries()],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )
-        for sources, target, _ in jobs
-    ]  # fmt: skip
-    try:
-        messages = [process.communicate()[1] for process in running]
-    except BaseException:  # Ctrl-C, a time limit
-        for process in running:
-            process.kill()
-        raise
+    running: list[subprocess.Popen[str]] = []
+    with ExitStack() as stack:  # which waits for them
+        try:
+            for sources, target, _ in jobs:
+                process = subprocess.Popen(  # the compiler that the user chose
+                    [*command, *map(str, sources), "-o", str(target), *_libraries()],
+                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                )  # fmt: skip
+                running.append(stack.enter_context(process))
+            messages = [process.communicate()[1] for process in running]
+        except BaseException:  # Ctrl-C, a time limit
+            for process in running:
+                process.kill()
+            raise
     for process, message, (_, target, name) in zip(running, messages, jobs, strict=True):
         if process.returncode:
             told = message[:2000].rstrip() or _silence(target.parent)

@@ -12,7 +12,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, guard_count, no_data
-from ctk.compiler.codegen.deferral import can_defer, defer
+from ctk.compiler.codegen.deferral import can_defer, cancelled_on_error, defer
 from ctk.compiler.codegen.eager_nodes import constants_data, eager_compile
 from ctk.compiler.codegen.kernels import KernelContext, ObservedKernel
 from ctk.compiler.codegen.packing import with_packed_weights
@@ -148,20 +148,23 @@ class _Compilation:
             return self.generator.compile_kernels(kernels, buffers, options, setting)
 
         compiled = [] if is_later else make()
+        begun = [future for each in compiled for future in each.begun]
+        with cancelled_on_error(begun):
+            assembly = Assembly(self.gm, program, {kernel: n for n, kernel in enumerate(kernels)})
+            for step in steps:
+                if isinstance(step, LibraryCall):
+                    self._add_call(assembly, step.node, inner, calls.get(step.node))
+                elif observed[step].vetoed:
+                    self._add_eager(assembly, step, observed[step])
+                elif is_observed:
+                    self._add_observed(assembly, step, observed[step], compiled)
+                else:
+                    assembly.add_unit(step)
+            with phase("lowered", "schedule"):
+                boxed = self._box(assembly, compiled, inner, make if is_later else None)
         if is_deferred and compiled:
-            defer(partial(self._wait, compiled))
-        assembly = Assembly(self.gm, program, {kernel: n for n, kernel in enumerate(kernels)})
-        for step in steps:
-            if isinstance(step, LibraryCall):
-                self._add_call(assembly, step.node, inner, calls.get(step.node))
-            elif observed[step].vetoed:
-                self._add_eager(assembly, step, observed[step])
-            elif is_observed:
-                self._add_observed(assembly, step, observed[step], compiled)
-            else:
-                assembly.add_unit(step)
-        with phase("lowered", "schedule"):
-            return self._box(assembly, compiled, inner, make if is_later else None)
+            defer(partial(self._wait, compiled), begun)
+        return boxed
 
     def _wait(self, compiled: Sequence[CompiledKernel]) -> None:
         """Wait for deferred kernels; an error has the place of the graph."""

@@ -1,6 +1,7 @@
 """A generator of kernels, and its options: it compiles the kernels that a schedule launches."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -54,6 +55,7 @@ class CompiledKernel:
         stored: Returns it as data. Raises `ArtifactError` if it cannot be stored.
         code: The code for a package to compile, of a kernel that was only printed.
         ready: Waits until a deferred kernel is compiled; raises the compiler's error.
+        begun: The seconds of its compiles in threads, which are cancelled if the graph fails.
     """
 
     kernel: Kernel
@@ -63,6 +65,7 @@ class CompiledKernel:
     stored: Callable[[], StoredKernel]
     code: object = None
     ready: Callable[[], object] = lambda: None
+    begun: Sequence["Future[float]"] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
+from ctk.compiler.codegen.deferral import cancelled_on_error
 from ctk.compiler.codegen.kernels import Codegen
 from ctk.compiler.codegen.schedule.compilation import compile_with
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, KernelSetting
@@ -57,14 +58,17 @@ def compile_kernels(
     parts = [each.parts() for each in made]
     printed = [_print(own) for own in parts]
     compiled: list[CompiledKernel] = []
-    begun = iter(_begin([part for own in parts for part in own], options))
-    for variants, own, (source, seconds) in zip(made, parts, printed, strict=True):
-        ready = partial(_wait, [next(begun) for _ in own])
-        if not setting.deferred or isinstance(variants.kernel, Attention):  # it may be refused
-            seconds += ready()
-        stored = partial(_stored, variants, options, setting)
-        each = CompiledKernel(variants.kernel, source, launcher_of(variants), seconds, stored)
-        compiled.append(replace(each, ready=ready))
+    all_begun = _begin([part for own in parts for part in own], options)
+    rest = iter(all_begun)
+    with cancelled_on_error(all_begun):
+        for variants, own, (source, seconds) in zip(made, parts, printed, strict=True):
+            begun = [next(rest) for _ in own]
+            ready = partial(_wait, begun)
+            if not setting.deferred or isinstance(variants.kernel, Attention):  # it may be refused
+                seconds += ready()
+            stored = partial(_stored, variants, options, setting)
+            each = CompiledKernel(variants.kernel, source, launcher_of(variants), seconds, stored)
+            compiled.append(replace(each, ready=ready, begun=begun))
     return compiled
 
 
