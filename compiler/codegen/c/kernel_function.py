@@ -8,12 +8,13 @@ from ctk.compiler.codegen.c.faults import Faults
 from ctk.compiler.codegen.c.functions import FUNCTIONS
 from ctk.compiler.codegen.c.types import Names, memory_type
 from ctk.compiler.codegen.c.values import Values
+from ctk.compiler.codegen.numbered_names import number_names
 from ctk.compiler.lowering.ir import Buffer
 from ctk.compiler.lowering.layout import extent_of
 from ctk.compiler.lowering.walk import Arguments
 from ctk.compiler.runtime.c_kernels import Check
 
-_WORD = re.compile(r"\b[A-Za-z_]\w*")
+_TOKEN = re.compile(r"(?P<dropped>//[^\n]*)|\b(?P<word>[A-Za-z_]\w*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +36,7 @@ class KernelCode:
 
         It is the same for two kernels if they differ in nothing else.
         """
-        numbers: dict[str, str] = {}
-
-        def number(found: re.Match[str]) -> str:
-            word = found.group()
-            if word not in self.names and word != self.name:
-                return word
-            return numbers.setdefault(word, f"${len(numbers)}")
-
-        lines = (line.partition("//")[0].rstrip() for line in self.text.splitlines())
-        return _WORD.sub(number, "\n".join(filter(None, lines)))
+        return number_names(self.text, self.names | {self.name}, _TOKEN)
 
 
 def values_for(

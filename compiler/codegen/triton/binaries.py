@@ -2,7 +2,8 @@
 
 A model has many equal layers, whose kernels differ in names alone. So the identity of a function is
 its source with its own names numbered and without comments, the functions of `device.py` that it
-may call, the types and alignments of its arguments, the device, the options and Triton itself.
+may call with their constants, the types and alignments of its arguments, the device, the options
+and Triton itself.
 
     def kernel_add_7(add_7, x_3): ...    ->    def $0($1, $2): ...
 
@@ -22,7 +23,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from importlib import import_module
+from types import ModuleType
 
+from ctk.compiler.codegen.numbered_names import number_names
 from ctk.compiler.errors import MALFORMED
 from ctk.compiler.posix import hold_in_forks
 from ctk.compiler.torch_compat.gpu import triton_launch
@@ -79,16 +82,7 @@ def canonical(source: str) -> str:
     """Return the source of a module of one function: its names numbered, without comments."""
     head = _HEAD.search(source)
     assert head is not None, source
-    own = {head[1], *head[2].split(", ")}
-    numbers: dict[str, str] = {}
-
-    def number(found: re.Match[str]) -> str:
-        if found["dropped"]:
-            return ""
-        word = found["word"]
-        return found[0] if word not in own else numbers.setdefault(word, f"${len(numbers)}")
-
-    return "\n".join(line.rstrip() for line in _TOKEN.sub(number, source).splitlines())
+    return number_names(source, {head[1], *head[2].split(", ")}, _TOKEN)
 
 
 def machine_code(function: Function) -> MachineCode:
@@ -156,7 +150,12 @@ def _from_disk(identity: str) -> MachineCode | None:
 
 
 def _device_functions() -> str:
-    """Return the functions that kernels call, as they are now: a test may replace one."""
+    """Return the functions that kernels call and their constants, which a test may replace."""
     module = vars(import_module("ctk.compiler.codegen.triton.device"))
-    functions = {name: getattr(value, "src", None) for name, value in module.items()}
-    return repr([(name, text) for name, text in functions.items() if text is not None])
+    return repr(
+        [
+            (name, getattr(value, "src", None) or repr(value))
+            for name, value in module.items()
+            if not name.startswith("__") and not isinstance(value, ModuleType)
+        ]
+    )

@@ -1,11 +1,11 @@
 """Launches from C: one call per launch, which knows functions, grids, arguments and streams.
 
-    launch(x, y, s0)
-        hooks                  Triton has some on launches: the launcher of Python, which calls them
-        x.data_ptr(), ...      all multiples of 16; else the launcher of Python
-        stream, device         torch's current stream, and the device of the kernel
-        sizes                  the launch that is noted for them; none: Python prepares one
-        cuLaunchKernel         an error: the launcher of Python, which tries again or raises
+launch(x, y, s0)
+    hooks                  Triton has some on launches: the launcher of Python, which calls them
+    x.data_ptr(), ...      all multiples of 16; else the launcher of Python
+    stream, device         torch's current stream, and the device of the kernel
+    sizes                  the launch that is noted for them; none: Python prepares one
+    cuLaunchKernel         an error: the launcher of Python, which tries again or raises
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from unittest.mock import patch
-from ctk.compiler.codegen.triton import binaries
+import triton.language as tl
+from ctk.compiler.codegen.triton import binaries, device
 from ctk.compiler.torch_compat.gpu import triton_launch
 from tests.unit.codegen.test_triton_binaries import source
 
@@ -76,6 +77,7 @@ with patch.object(triton_launch, "compile_function", side_effect=compiled) as ca
     first = code("a")
     assert code("b", x="z") is first and calls.call_count == 1
     assert code("a", num_warps=8) != first and calls.call_count == 2
+    assert " at 0x" not in binaries._device_functions(), "it differs in another process"
     assert (first.threads, first.hidden, first.name) == (128, 2, "kernel_a")
     binaries.forget()
     assert code("c") == first and calls.call_count == 2  # of the disk
@@ -83,6 +85,11 @@ with patch.object(triton_launch, "compile_function", side_effect=compiled) as ca
     with patch.object(binaries, "_device_functions", return_value="others"):
         code("a")
     assert calls.call_count == 3
+    binaries.forget()
+    for number in (1, 1, 2):  # a constant that functions on the device may use
+        with patch.object(device, "CONSTANT", tl.constexpr(number), create=True):
+            code("a")
+    assert calls.call_count == 5
     try:
         code("broken", x="tl")
     except Exception:
