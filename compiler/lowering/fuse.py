@@ -6,8 +6,8 @@ Kernels are visited in the order of the program. First each one inlines the valu
 Then each one tries, until no rule applies, first for all kernels without siblings:
     1. inline     a producer without other readers, if its value is not computed more often
     2. merge      a producer with the same loops, so that its results stay in registers
-    3. siblings   an earlier kernel that reads the same memory in the same loops, or parts of it
-                  beside each other
+    3. siblings   an earlier kernel that reads the same memory in the same loops, or another part of
+                  it
 At last a kernel that joins results of others becomes one for each part, which these fuse with:
     in parts      `cat`, `stack`, a pad, a scatter into a slice (`parts.py`)
 Never fused: kernels of two devices; two with a step between them that must run between them (a
@@ -263,7 +263,11 @@ def _nodes_of(first: Group, second: Group) -> tuple[str, ...]:
 
 
 def _touched(kernel: Kernel) -> set[tuple[str, object]]:
-    """Return each buffer that a kernel reads, with each index but for where it begins."""
+    """Return each buffer that a kernel reads, with each index but for where it begins.
+
+    Parts of one buffer count as one wherever they begin, also apart from each other: one kernel for
+    parts of the same loops is as fast where memory is the limit, and one call less where it is not.
+    """
     return {
         (load.buffer, tuple(term for term in load.index.terms if term[0])) for load in loads(kernel)
     }

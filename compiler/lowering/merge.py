@@ -10,7 +10,7 @@ Rules of a merge, `first` before `second` in the program:
     1. each load of a buffer that `first` writes is at the index of that store, in shared loops, and
        becomes the stored value
     2. a buffer that `second` writes and `first` reads (or writes) is touched at one index only, and
-       in a kernel without inner loops; its store comes behind all its readers
+       in a kernel without inner loops; its store comes behind all its readers (`own_memory.py`)
     3. a sweep of `second` joins an earlier sweep of the same inner loops if no operand is computed
        later
 """
@@ -37,7 +37,7 @@ from ctk.compiler.lowering.ir import (
 )
 from ctk.compiler.lowering.narrow import narrowed
 from ctk.compiler.lowering.vocabulary import COMPARISON
-from ctk.compiler.lowering.walk import Rewriting, loads, walk
+from ctk.compiler.lowering.walk import Rewriting, indirect, loads, walk
 from ctk.compiler.sizes.index import ONE, Division, Index, Var
 
 Change: TypeAlias = Callable[[Value], Value | None]
@@ -235,7 +235,7 @@ def _in_place(kernel: Kernel) -> Kernel:
         where = touched.get(store.buffer)
         if not where:
             continue
-        if where != {store.index} or not is_pointwise:
+        if where != {store.index} or not is_pointwise or indirect(store.index):
             raise Misaligned(f"{store.buffer} is written where another iteration may read it")
         written.add(store.buffer)
     if not written:

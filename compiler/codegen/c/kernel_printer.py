@@ -32,6 +32,7 @@ from ctk.compiler.codegen.c.transpose import crossing, turned_rows
 from ctk.compiler.codegen.c.values import Block
 from ctk.compiler.lowering.attention import Attention
 from ctk.compiler.lowering.ir import Buffer, Kernel, Load, Scan, Sweep
+from ctk.compiler.lowering.own_memory import require_own_memory
 from ctk.compiler.lowering.walk import Arguments, arguments_of
 from ctk.compiler.sizes.index import Var
 
@@ -39,9 +40,14 @@ from ctk.compiler.sizes.index import Var
 def kernel_code(
     kernel: Kernel, buffers: Mapping[str, Buffer], *, name: str, check_bounds: bool = False
 ) -> KernelCode:
-    """Print a kernel."""
+    """Print a kernel.
+
+    Raises:
+        CodegenUnsupported: It may read memory that it has written.
+    """
     if isinstance(kernel, Attention):
         return attention_code(kernel, buffers, name=name, check_bounds=check_bounds)
+    require_own_memory(kernel, buffers)
     return _KernelPrinter(kernel, buffers, name, check_bounds).code()
 
 

@@ -21,6 +21,7 @@ from ctk.compiler.errors import CodegenUnsupported, CtkError
 from ctk.compiler.lowering.attention import Attention
 from ctk.compiler.lowering.ir import Buffer, Kernel, Op, Value
 from ctk.compiler.lowering.layout import extent_of
+from ctk.compiler.lowering.own_memory import require_own_memory
 from ctk.compiler.lowering.walk import Arguments, arguments_of, walk
 from ctk.compiler.options.choices import Options
 from ctk.compiler.sizes.size_guards import number_of
@@ -139,7 +140,11 @@ def launcher_of(variants: "Variants") -> Callable[..., None]:
 
 
 class Variants:
-    """A kernel that is compiled as it is needed."""
+    """A kernel that is compiled as it is needed.
+
+    Raises:
+        CodegenUnsupported: It may read memory that it has written.
+    """
 
     def __init__(
         self,
@@ -150,6 +155,8 @@ class Variants:
         *,
         is_part: bool = False,
     ) -> None:
+        if not isinstance(kernel, Attention):
+            require_own_memory(kernel, buffers)
         kernel = laid_out(kernel)
         arguments = arguments_of(kernel)
         self.kernel = kernel

@@ -145,3 +145,56 @@ def test_a_mask_for_all_heads_does_not_turn_the_loops_of_rows() -> None:
     kernels = [step for step in fused.steps if isinstance(step, Kernel)]
     assert sorted(len(kernel.stores) for kernel in kernels) == [1, 3]  # the mask, and rows
     assert_same(run_program(gm, fused, inputs, check=True), masked_rows(*inputs))
+
+
+def halves(x: Tensor, dim: int) -> list[Tensor]:
+    one, two = x.chunk(2, dim)
+    return [one.sin(), two.cos() + 1]
+
+
+PARTS: dict[str, tuple[Callable[[Tensor], Sequence[Tensor]], int]] = {
+    "halves of rows": (lambda x: halves(x, 1), 1),
+    "halves of all rows": (lambda x: halves(x, 0), 1),
+    "rows far apart": (lambda x: [x[0].sin(), x[-1].cos()], 1),
+    "neighbours": (lambda x: [x[1:].sin(), x[:-1].cos()], 1),
+    "every other row": (lambda x: [x[::2].sin(), x[1::2].sum(1)], 1),
+    "rows of other lengths": (lambda x: [x[:, :30].sin(), x[:, 30:].cos()], 2),
+    "rows and columns": (lambda x: [x[:40, :40].sin(), x[:40, 40:].t().cos()], 1),
+    "nothing in common": (lambda x: [(x @ x.t()).sin(), (x @ x.t() + 1).cos()], 2),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_kernels_of_parts_of_one_buffer_become_one(name: str) -> None:
+    call, count = PARTS[name]
+    gm = make_fx(call, tracing_mode="fake")(SQUARE)
+    fused = fuse(lower(gm), lambda *_: True)
+    assert sum(isinstance(step, Kernel) for step in fused.steps) == count
+    assert_same(run_program(gm, fused, [SQUARE], check=True), call(SQUARE))
+
+
+def shifted(x: Tensor) -> Tensor:
+    torch.ops.aten.copy_.default(x[:20], x[20:].sin())
+    return x[20:] + 1
+
+
+def swapped(x: Tensor) -> Tensor:
+    one, two = x[:20] * 2, x[20:].cos()
+    torch.ops.aten.copy_.default(x[:20], two)
+    torch.ops.aten.copy_.default(x[20:], one)
+    return one + two
+
+
+def one_then_other(x: Tensor) -> Tensor:
+    torch.ops.aten.copy_.default(x[:20], x[:20] + 1)
+    result = x[20:].sin()
+    torch.ops.aten.copy_.default(x[20:], x[:20] * 3)
+    return result
+
+
+@pytest.mark.parametrize("call", [shifted, swapped, one_then_other])
+def test_parts_that_are_written_are_read_before(call: Callable[[Tensor], Tensor]) -> None:
+    mine, wanted = SQUARE.clone(), SQUARE.clone()
+    gm = make_fx(call, tracing_mode="fake")(mine)
+    program = plan_memory(fuse(lower(gm), lambda *_: True), lambda *_: True)
+    assert_same([run_program(gm, program, [mine], check=True), mine], [call(wanted), wanted])
