@@ -3,8 +3,8 @@
 The kernels of the forward graph compile in threads while the backward graph is transformed and
 lowered. A graph defers by `defer`; outside of `deferred` it has to wait at once.
 
-A compile that fails leaves no thread behind: kernels that have not begun are cancelled, and it
-waits for those that have.
+A compile that fails leaves no thread behind: it cancels the kernels that have not begun, and waits
+for the others.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -57,7 +57,7 @@ def cancelled_on_error(begun: Sequence["Future[float]"]) -> Generator[None]:
     """Cancel the kernels that have not begun if the region raises, and wait for the others."""
     try:
         yield
-    except BaseException:  # Ctrl-C, too
+    except BaseException:  # Ctrl-C as well
         for each in begun:
             each.cancel()
         wait(begun)

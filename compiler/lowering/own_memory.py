@@ -28,8 +28,8 @@ def require_own_memory(kernel: Kernel, buffers: Mapping[str, Buffer]) -> None:
     fault = _stale_read(kernel, buffers)
     if fault is not None:
         raise CodegenUnsupported(
-            f"kernel {kernel.name} of [{', '.join(kernel.nodes)}] {fault}, and may read what it "
-            "has written"
+            f"kernel {kernel.name} of [{', '.join(kernel.nodes)}] {fault}, so it may "
+            "read an element that it has written"
         )
 
 

@@ -25,6 +25,7 @@ from ctk.compiler.lowering.arrays import Array, cast, constant, moved
 from ctk.compiler.lowering.ir import Kernel, Load, Program, Sweep, View
 from ctk.compiler.lowering.operators import LOWERINGS, reductions
 from ctk.compiler.lowering.walk import reads, writes
+from ctk.compiler.runtime.input_check import InputCheck
 from ctk.compiler.sizes.index import Index, Var, of_atom
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.usercode.program import UserProgram as UserProgram
@@ -177,6 +178,11 @@ def _from_its_end(original: Any, *args: Any) -> Kernel:
     )
 
 
+def _of_each_other(original: Any, self: Any, *tensors: Tensor) -> list[Tensor]:
+    """Return the fitted inputs in another order."""
+    return original(self, *tensors)[::-1]
+
+
 def _first_column(bits: str) -> str:
     """Return a transpose that reads one column again and again behind the last whole square."""
     text = c_functions.FUNCTIONS[f"transpose_singly_{bits}"]
@@ -318,6 +324,11 @@ FAULTS = (
         lambda: mock.patch.dict(
             c_functions.FUNCTIONS, {"transpose_singly_32": _first_column("32")}
         ),
+        "c:forward.add", "mul", calls=2,
+    ),
+    Fault(
+        "inputs that change places", transposed, (numbers(6, 6), numbers(6, 6).exp()),
+        lambda: _wrapped(InputCheck, "fit", _of_each_other),
         "c:forward.add", "mul", calls=2,
     ),
     Fault(

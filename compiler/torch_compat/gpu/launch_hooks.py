@@ -33,7 +33,7 @@ def launch(kernel: cuda_launch.Loaded, programs: int, arguments: Sequence[int]) 
 
 
 def _hooks() -> tuple[Any, Any]:
-    """Return the hooks before and after launches; None for one that calls nothing."""
+    """Return the hooks before and after launches; None for a hook that calls nothing."""
     runtime = getattr(sys.modules.get("triton.knobs"), "runtime", None)
     if runtime is None:
         return None, None
