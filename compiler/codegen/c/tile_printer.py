@@ -1,8 +1,8 @@
 """Print pointwise loops some of whose loads and stores are transposed, tile by tile.
 
-for (int64_t i_from = 0; i_from < n; i_from += 16)
+for (int64_t i_from = 0; i_from < n; i_from += 64)
     for (int64_t j_from = 0; j_from < n; j_from += 128) {
-        float tile[16][128];
+        _Alignas(64) float tile[64][128];
         transpose_32(tile, 128, &b[i_from + j_from*n], n, j_to - j_from, i_to - i_from);
         for (int64_t i = i_from; i < i_to; ++i)
             for (int64_t j = j_from; j < j_to; ++j)
@@ -18,6 +18,8 @@ from ctk.compiler.codegen.c.types import C_TYPES, grouped, memory_type
 from ctk.compiler.codegen.c.values import Block
 from ctk.compiler.lowering.ir import Load, Store
 from ctk.compiler.sizes.index import ONE, Var
+
+_ALIGNED = f"_Alignas({LINE})"
 
 _GAP = 16
 """Between rows of an array, so that they do not begin in the same set of lines of a cache."""
@@ -82,7 +84,8 @@ def print_rows(
             arrays[number, row] = array = values.names.new("rows")
             length, bits = values.index(row.size), load.dtype.itemsize * 8
             gap = f"{length} + {_GAP}"
-            values.block.lines.append(f"{memory_type(load.dtype)} {array}[{count}][{gap}];")
+            ctype = memory_type(load.dtype)
+            values.block.lines.append(f"{_ALIGNED} {ctype} {array}[{count}][{gap}];")
             start = values.address(load.buffer, load.index, {loop: low, row: "0"})
             step = load.index.factor_of(row)
             assert step is not None
@@ -152,7 +155,7 @@ class _Tiles:
         array = self.values.names.new("tile")
         ctype = memory_type(access.dtype if isinstance(access, Load) else access.value.dtype)
         shape = f"[{self.found.rows}][{self.found.columns}]"
-        self.values.block.lines.append(f"{ctype} {array}{shape};")
+        self.values.block.lines.append(f"{_ALIGNED} {ctype} {array}{shape};")
         return array
 
     def _corner(self, access: Load | Store) -> tuple[str, str, int]:

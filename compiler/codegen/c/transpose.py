@@ -2,10 +2,11 @@
 
     out[i*n + j] = a[i*n + j] + b[i + j*n]      the loop over `j` walks along `out` and `a`
 
-The loop over `j` jumps through `b`. So the two loops run in tiles: the rows of a tile are as long
-as a line of the cache in `b`, and longer in `out`, whose pages are written one after the other. A
-tile of `b` is first copied, along its own rows, into a small array. Where fewer accesses are
-stores than loads, the loops walk along the loads, and the array of a store is copied behind them.
+The loop over `j` jumps through `b`. So the two loops run in tiles: a tile of `b` is first copied,
+along its own rows, into a small array. Where fewer accesses are stores than loads, the loops walk
+along the loads, and the array of a store is copied behind them. A tile of loads has some lines of
+the cache in each of its rows of `b`, because lines that are fetched one after the other come
+sooner; one of stores has a single line, and long rows, whose pages are read one after the other.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +21,11 @@ from ctk.compiler.sizes.index import ONE, ZERO, Var
 LINE = 64
 """Bytes of a line of the cache."""
 
-ROW = 128
+_ROW = 128
 """Numbers in a row of a tile; fewer if there are many arrays."""
+
+_ROWS = 64
+"""Rows of a tile of loads."""
 
 _BYTES = 32768
 """The arrays of a tile take no more of the nearest cache."""
@@ -55,11 +59,11 @@ class Crossing:
 
     @property
     def rows(self) -> int:
-        return LINE // min(self._sizes)
+        return _ROWS if self.loads else LINE // min(self._sizes)
 
     @property
     def columns(self) -> int:
-        columns = ROW
+        columns = _ROW
         while columns > LINE // 4 and columns * self.rows * sum(self._sizes) > _BYTES:
             columns //= 2
         return columns
@@ -79,12 +83,19 @@ def crossing(loops: Sequence[Var], sweeps: Sequence[Sweep]) -> Crossing | None:
         return None
     if any(isinstance(value, Guarded) for value in walk(*statements)):
         return None
-    best: tuple[float, Crossing] | None = None
-    for across, along in permutations(filter(_is_long, loops), 2):
-        price, found = _price_tiles(list(_accesses(statements)), across, along)
-        if found is not None and (best is None or price < best[0]):
-            best = price, found
-    return best[1] if best is not None else None
+    accesses, long = list(_accesses(statements)), list(filter(_is_long, loops))
+    best = min((_price_loop(accesses, loop) for loop in long), default=0.0)
+    found: Crossing | None = None
+    for across, along in permutations(long, 2):
+        price, tiles = _price_tiles(accesses, across, along)
+        if tiles is not None and price < best:
+            best, found = price, tiles
+    return found
+
+
+def _price_loop(accesses: Sequence[Load | Store], loop: Var) -> float:
+    """Return the price of accesses that are made without tiles, in a loop."""
+    return _JUMP * sum(_jumps(access, loop) and not _is_near(access, loop) for access in accesses)
 
 
 def _price_tiles(
@@ -93,7 +104,7 @@ def _price_tiles(
     """Return the accesses that are made in tiles for two loops, and the price of all of them."""
     if any(access.index.factor_of(each) is None for access in accesses for each in (across, along)):
         return 0, None  # the loops are split first where a roll begins again
-    inside = [access for access in accesses if 0 < abs(_step(access, along)) <= _NEAR]
+    inside = [access for access in accesses if _is_near(access, along)]
     jumps = [access for access in accesses if _jumps(access, along) and access not in inside]
     outside = [access for access in jumps if abs(_step(access, across)) == 1]
     if not outside or not any(across in variables_of(access.index) for access in inside):
@@ -144,6 +155,10 @@ def _step(access: Load | Store, loop: Var) -> int:
     """Return how far an access goes on in memory with a loop; 0 also if it is not known."""
     factor = access.index.factor_of(loop)
     return (factor.number or 0) if factor is not None else 0
+
+
+def _is_near(access: Load | Store, loop: Var) -> bool:
+    return 0 < abs(_step(access, loop)) <= _NEAR
 
 
 def _walks(access: Load | Store, loop: Var) -> bool:
