@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from ctk.compiler.codegen.c.sweeps import SweepPrinter
-from ctk.compiler.codegen.c.transpose import LINE, Crossing
+from ctk.compiler.codegen.c.transpose import LINE, SIDE, Crossing
 from ctk.compiler.codegen.c.types import C_TYPES, grouped, memory_type
 from ctk.compiler.codegen.c.values import Block
 from ctk.compiler.lowering.ir import Load, Store
@@ -46,16 +46,86 @@ def print_tiles(
             piece = printer.pieces(name, size, step, pragma=pragma)
             bounds[loop] = stack.enter_context(piece)
             pragma = ""
-        tiles = _Tiles(printer, found, bounds)
-        tiles.load()
-        (low, high), (start, stop) = bounds[found.across], bounds[found.along]
-        with (
-            printer.loop(found.across, start=low, stop=high) as rows,
-            printer.loop(found.along, start=start, stop=stop, pragma="#pragma omp simd") as row,
-        ):
-            tiles.enter(row, rows.places[found.across], f"[{row.places[found.along]} - {start}]")
-            print_body()
-        tiles.store()
+        if found.in_squares:
+            _print_squares(printer, found, bounds, print_body)
+        else:
+            _print_tile(printer, found, bounds, print_body)
+
+
+def _print_tile(
+    printer: SweepPrinter,
+    found: Crossing,
+    bounds: Mapping[Var, tuple[str, str]],
+    print_body: Callable[[], None],
+    side: int = 0,
+) -> None:
+    """Print one tile: its arrays, its loops over rows and columns; of at most `side` of each."""
+    tiles = _Tiles(printer, found, bounds, side)
+    tiles.load()
+    (low, high), (start, stop) = bounds[found.across], bounds[found.along]
+    with (
+        printer.loop(found.across, start=low, stop=high) as rows,
+        printer.loop(found.along, start=start, stop=stop, pragma="#pragma omp simd") as row,
+    ):
+        tiles.enter(row, rows.places[found.across], f"[{row.places[found.along]} - {start}]")
+        print_body()
+    tiles.store()
+
+
+def _print_squares(
+    printer: SweepPrinter,
+    found: Crossing,
+    bounds: Mapping[Var, tuple[str, str]],
+    print_body: Callable[[], None],
+) -> None:
+    """Print a block in squares, the last ones of which may be smaller.
+
+    if (i0_end - i0_at == 16 && i1_end - i1_at == 16) {
+        float tile[16][16];
+        transpose_sixteen_32(tile, 16, &b[i0_at + i1_at*n], n);
+        for (int64_t row = 0; row < 16; ++row) {       // unrolled
+            const int64_t i0 = i0_at + row;
+            for (int64_t column = 0; column < 16; ++column) {
+                const int64_t i1 = i1_at + column;
+                out[i0*n + i1] = tile[row][column] + 1.0f;
+    """
+    names, inner = printer.values.names, dict[Var, tuple[str, str]]()
+    with ExitStack() as stack:
+        for loop, (low, high) in bounds.items():
+            piece = printer.pieces(names.of(loop.name), high, SIDE, begin=low)
+            inner[loop] = stack.enter_context(piece)
+        full = " && ".join(f"{stop} - {start} == {SIDE}" for start, stop in inner.values())
+        with printer.block(f"if ({full}) {{"):
+            _print_square(printer, found, inner, print_body)
+        if any(loop.size.number is None or loop.size.number % SIDE for loop in bounds):
+            with printer.block(f"if (!({full})) {{"):
+                _print_tile(printer, found, inner, print_body, SIDE)
+
+
+def _print_square(
+    printer: SweepPrinter,
+    found: Crossing,
+    bounds: Mapping[Var, tuple[str, str]],
+    print_body: Callable[[], None],
+) -> None:
+    """Print a whole square, each of its loops from 0, so that compilers know how long it is."""
+    tiles = _Tiles(printer, found, bounds, SIDE)
+    tiles.load(whole=True)
+    names = printer.values.names
+    with ExitStack() as stack:
+        counts: list[str] = []
+        for loop, pragma in (
+            (found.across, f"#pragma GCC unroll {SIDE}"), (found.along, "#pragma omp simd"),
+        ):  # fmt: skip
+            count, place = names.new(f"{loop.name}_in"), names.of(loop.name)
+            head = f"for (int64_t {count} = 0; {count} < {SIDE}; ++{count}) {{"
+            block = stack.enter_context(printer.block(head, is_loop=True, pragma=pragma))
+            block.lines.append(f"const int64_t {place} = {bounds[loop][0]} + {count};")
+            block.places[loop] = place
+            counts.append(count)
+        tiles.enter(block, counts[0], f"[{counts[1]}]", whole=True)
+        print_body()
+    tiles.store(whole=True)
 
 
 def print_rows(
@@ -105,56 +175,73 @@ def print_rows(
 
 
 class _Tiles:
-    """The arrays of one tile: of loads, by their numbers, and of stores."""
+    """The arrays of one tile: of loads, by their numbers, and of stores.
+
+    They have the shape of the tiles found, or that of a square of a `side`.
+    """
 
     def __init__(
-        self, printer: SweepPrinter, found: Crossing, bounds: Mapping[Var, tuple[str, str]]
+        self,
+        printer: SweepPrinter,
+        found: Crossing,
+        bounds: Mapping[Var, tuple[str, str]],
+        side: int,
     ) -> None:
         self.printer = printer
         self.values = printer.values
         self.found = found
         self.bounds = bounds
+        self.shape = (side, side) if side else (found.rows, found.columns)
         loads = {self.values.numbers.of(load): load for load in found.loads}
         self.loads = [(load, self._array(load)) for load in loads.values()]
         self.stores = [(store, self._array(store)) for store in found.stores]
 
-    def load(self) -> None:
+    def load(self, *, whole: bool = False) -> None:
         """Print the copies of the loaded tiles."""
         for load, array in self.loads:
             memory, step, bits = self._corner(load)
-            to = f"(word_{bits}*){array}, {self.found.columns}"
-            self._print(bits, f"{to}, (const word_{bits}*){memory}, {step}", self.found.along)
+            to = f"(word_{bits}*){array}, {self.shape[1]}"
+            given = f"{to}, (const word_{bits}*){memory}, {step}"
+            self._print(bits, given, self.found.along, whole=whole)
 
-    def enter(self, row: Block, across: str, column: str) -> None:
-        """Let the body read and write the arrays; those of a flipped access from their end."""
+    def enter(self, row: Block, across: str, column: str, *, whole: bool = False) -> None:
+        """Let the body read and write the arrays; those of a flipped access from their end.
+
+        `across` counts from 0 in a whole square.
+        """
         low, high = self.bounds[self.found.across]
-        for load, array in self.loads:
-            place = f"{high} - 1 - {across}" if self._is_flipped(load) else f"{across} - {low}"
-            self._name(row, load, f"{array}[{place}]{column}")
-        for store, array in self.stores:
-            place = f"{high} - 1 - {across}" if self._is_flipped(store) else f"{across} - {low}"
-            self.printer.places[id(store)] = f"{array}[{place}]{column}"
+        place, last = (across, SIDE - 1) if whole else (f"{across} - {low}", f"{high} - 1")
+        for access, array in (*self.loads, *self.stores):
+            at = f"{last} - {across}" if self._is_flipped(access) else place
+            if isinstance(access, Load):
+                self._name(row, access, f"{array}[{at}]{column}")
+            else:
+                self.printer.places[id(access)] = f"{array}[{at}]{column}"
 
-    def store(self) -> None:
+    def store(self, *, whole: bool = False) -> None:
         """Print the copies of the stored tiles."""
         for store, array in self.stores:
             memory, step, bits = self._corner(store)
-            given = f"(word_{bits}*){memory}, {step}, (const word_{bits}*){array}"
-            self._print(bits, f"{given}, {self.found.columns}", self.found.across)
+            given = f"(word_{bits}*){memory}, {step}, (const word_{bits}*){array}, {self.shape[1]}"
+            self._print(bits, given, self.found.across, whole=whole)
 
     def _name(self, row: Block, load: Load, text: str) -> None:
         text = f"({text} != 0)" if memory_type(load.dtype) != C_TYPES[load.dtype] else text
         row.names[self.values.numbers.of(load)] = text
 
-    def _print(self, bits: int, given: str, rows: Var) -> None:
+    def _print(self, bits: int, given: str, rows: Var, *, whole: bool) -> None:
+        lines = self.values.block.lines
+        if whole:
+            lines.append(f"transpose_sixteen_{bits}({given});")
+            return
         columns = self.found.across if rows == self.found.along else self.found.along
         counts = (f"{stop} - {start}" for start, stop in (self.bounds[rows], self.bounds[columns]))
-        self.values.block.lines.append(f"transpose_{bits}({given}, {', '.join(counts)});")
+        lines.append(f"transpose_{bits}({given}, {', '.join(counts)});")
 
     def _array(self, access: Load | Store) -> str:
         array = self.values.names.new("tile")
         ctype = memory_type(access.dtype if isinstance(access, Load) else access.value.dtype)
-        shape = f"[{self.found.rows}][{self.found.columns}]"
+        shape = "".join(f"[{count}]" for count in self.shape)
         self.values.block.lines.append(f"{_ALIGNED} {ctype} {array}{shape};")
         return array
 

@@ -7,6 +7,8 @@ along its own rows, into a small array. Where fewer accesses are stores than loa
 along the loads, and the array of a store is copied behind them. A tile of loads has some lines of
 the cache in each of its rows of `b`, because lines that are fetched one after the other come
 sooner; one of stores has a single line, and long rows, whose pages are read one after the other.
+Where the statements are simple, a tile is a square of 16 rows, which stays in registers, and the
+squares run in blocks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from ctk.compiler.codegen.c.loops import variables_of
+from ctk.compiler.codegen.c.plan import cost_of
 from ctk.compiler.lowering.ir import Guarded, Load, Statement, Store, Sweep
 from ctk.compiler.lowering.walk import indirect, walk
 from ctk.compiler.sizes.index import ONE, ZERO, Var
@@ -34,6 +37,15 @@ _ROWS_BYTES = 1 << 18
 """The arrays of whole rows take no more of the second cache, and of the stack."""
 
 
+SIDE = 16
+"""Rows and columns of a square."""
+
+_BLOCK = 128
+"""Rows and columns of a block of squares: the lines of the cache that it touches stay near."""
+
+_SIMPLE = 16
+"""The price (`plan.cost_of`) of the statements that are written out for each row of a square."""
+
 _NEAR = 4
 """Accesses that go on by no more numbers than this walk along memory: parts of a `stack` do."""
 
@@ -48,7 +60,8 @@ class Crossing:
     Attributes:
         across: The loop along which these accesses walk through memory.
         along: The loop along which the others do; the innermost.
-        rows: How many iterations of `across` a tile has.
+        in_squares: Whether the statements are so simple that a tile stays in registers.
+        rows: How many iterations of `across` a tile, or a block of squares, has.
         columns: How many of `along`.
     """
 
@@ -56,22 +69,26 @@ class Crossing:
     along: Var
     loads: tuple[Load, ...]
     stores: tuple[Store, ...]
+    in_squares: bool
 
     @property
     def rows(self) -> int:
+        if self.in_squares:
+            return _BLOCK
         return _ROWS if self.loads else LINE // min(self._sizes)
 
     @property
     def columns(self) -> int:
         columns = _ROW
+        if self.in_squares:
+            return _BLOCK
         while columns > LINE // 4 and columns * self.rows * sum(self._sizes) > _BYTES:
             columns //= 2
         return columns
 
     @property
     def _sizes(self) -> list[int]:
-        types = [load.dtype for load in self.loads] + [store.value.dtype for store in self.stores]
-        return [dtype.itemsize for dtype in types]
+        return list(map(_itemsize, (*self.loads, *self.stores)))
 
 
 def crossing(loops: Sequence[Var], sweeps: Sequence[Sweep]) -> Crossing | None:
@@ -84,10 +101,11 @@ def crossing(loops: Sequence[Var], sweeps: Sequence[Sweep]) -> Crossing | None:
     if any(isinstance(value, Guarded) for value in walk(*statements)):
         return None
     accesses, long = list(_accesses(statements)), list(filter(_is_long, loops))
+    is_simple = sum(map(cost_of, walk(*statements))) <= _SIMPLE
     best = min((_price_loop(accesses, loop) for loop in long), default=0.0)
     found: Crossing | None = None
     for across, along in permutations(long, 2):
-        price, tiles = _price_tiles(accesses, across, along)
+        price, tiles = _price_tiles(accesses, across, along, is_simple=is_simple)
         if tiles is not None and price < best:
             best, found = price, tiles
     return found
@@ -99,7 +117,7 @@ def _price_loop(accesses: Sequence[Load | Store], loop: Var) -> float:
 
 
 def _price_tiles(
-    accesses: Sequence[Load | Store], across: Var, along: Var
+    accesses: Sequence[Load | Store], across: Var, along: Var, *, is_simple: bool
 ) -> tuple[float, Crossing | None]:
     """Return the accesses that are made in tiles for two loops, and the price of all of them."""
     if any(access.index.factor_of(each) is None for access in accesses for each in (across, along)):
@@ -112,7 +130,12 @@ def _price_tiles(
     stored = tuple(access for access in outside if isinstance(access, Store))
     loaded = tuple(access for access in outside if isinstance(access, Load))
     price = len(outside) + len(stored) / 2 + (len(jumps) - len(outside)) * _JUMP
-    return price - len(inside) / 100, Crossing(across, along, loaded, stored)
+    in_squares = (
+        is_simple
+        and all(abs(_step(access, along)) == 1 for access in inside)
+        and all(SIDE * _itemsize(access) >= LINE for access in outside)
+    )
+    return price - len(inside) / 100, Crossing(across, along, loaded, stored, in_squares)
 
 
 def turned_rows(loop: Var, sweeps: Sequence[Sweep]) -> list[tuple[Load, Var]]:
@@ -155,6 +178,10 @@ def _step(access: Load | Store, loop: Var) -> int:
     """Return how far an access goes on in memory with a loop; 0 also if it is not known."""
     factor = access.index.factor_of(loop)
     return (factor.number or 0) if factor is not None else 0
+
+
+def _itemsize(access: Load | Store) -> int:
+    return (access.dtype if isinstance(access, Load) else access.value.dtype).itemsize
 
 
 def _is_near(access: Load | Store, loop: Var) -> bool:

@@ -66,8 +66,8 @@ _SIXTEEN_32 = """\
 typedef uint32_t long_row_32 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint64_t long_pairs_32 __attribute__((vector_size(64)));
 SHUFFLES
-static __attribute__((noinline)) void transpose_large_32(
-        word_32* restrict to, int64_t gap, const word_32* restrict from, int64_t step) {
+FN void transpose_wide_32(word_32* restrict to, int64_t gap,
+                          const word_32* restrict from, int64_t step) {
     long_row_32 a[16], b[16];
     #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) a[i] = *(const long_row_32*)(from + i*step);
@@ -118,7 +118,7 @@ def _numbers(places: Iterable[int]) -> str:
 _IN_ROUNDS = """\
 typedef uintBITS_t TYPE __attribute__((vector_size(VECTOR), aligned(BYTES), may_alias));
 SHUFFLE
-INLINE void SQUARE(word_BITS* restrict to, int64_t gap,
+FN void SQUARE(word_BITS* restrict to, int64_t gap,
                    const word_BITS* restrict from, int64_t step) {
     TYPE a[COUNT], b[COUNT];
     #pragma GCC unroll COUNT
@@ -138,11 +138,28 @@ INLINE void SQUARE(word_BITS* restrict to, int64_t gap,
 }"""
 
 
+_ONCE = """\
+static __attribute__((noinline)) void LARGE(
+        word_BITS* restrict to, int64_t gap, const word_BITS* restrict from, int64_t step) {
+    WIDE(to, gap, from, step);
+}"""
+
+_SIXTEEN = """\
+FN void transpose_sixteen_BITS(word_BITS* restrict to, int64_t gap,
+                               const word_BITS* restrict from, int64_t step) {
+    #pragma GCC unroll 16
+    for (int column = 0; column < 16; column += COUNT)
+        #pragma GCC unroll 16
+        for (int row = 0; row < 16; row += COUNT)
+            SQUARE(to + column*gap + row, gap, from + row*step + column, step);
+}"""
+"""Sixteen rows of sixteen numbers; an array that they are read from at once stays in registers."""
+
+
 def _in_rounds(bits: int, count: int, square: str, row: str) -> str:
     pairs = [f"{i}, {i + count}" for i in range(count)]
     words = {
         "SHUFFLE\n": _SHUFFLE, "SQUARE": square, "TYPE": row,
-        "INLINE": "FN" if count * bits == 128 else "static __attribute__((noinline))",
         "FIRST_PAIRS": ", ".join(pairs[: count // 2]), "LAST_PAIRS": ", ".join(pairs[count // 2 :]),
         "HALF": str(count // 2), "BYTES": str(bits // 8), "ROUNDS": str(count.bit_length() - 1),
         "VECTOR": str(count * bits // 8), "COUNT": str(count), "BITS": str(bits),
@@ -193,12 +210,21 @@ def _block(bits: int, count: int, name: str, square: str, rest: str) -> str:
     return _replace_words(_BLOCK, words)
 
 
+def _squares(bits: int, count: int, square: str) -> str:
+    return _replace_words(_SIXTEEN, {"COUNT": str(count), "BITS": str(bits), "SQUARE": square})
+
+
+def _by_machine(long: str, short: str) -> str:
+    return _replace_words(_LONG, {"LONG": long, "SHORT": short})
+
+
 def _functions(
     bits: int, count: int, long: int, square: str = "", long_square: str = ""
 ) -> Mapping[str, str]:
     """Return the functions for numbers of some bits; AVX-512 has squares of `long` rows too."""
-    name, small, large, singly, squares = (
-        f"transpose_{part}{bits}" for part in ("", "square_", "large_", "singly_", "squares_")
+    name, small, wide, large, singly, squares = (
+        f"transpose_{part}{bits}"
+        for part in ("", "square_", "wide_", "large_", "singly_", "squares_")
     )
     short = _block(bits, count, name, small, singly)
     by_large = _block(bits, long, name, large, squares)
@@ -207,8 +233,12 @@ def _functions(
         singly: _SINGLY.replace("BITS", str(bits)),
         small: square or _in_rounds(bits, count, small, f"row_{bits}"),
         squares: _block(bits, count, squares, small, singly),
-        large: long_square or _in_rounds(bits, long, large, f"long_row_{bits}"),
-        name: _replace_words(_LONG, {"LONG": by_large, "SHORT": short}) if long > count else short,
+        wide: long_square or _in_rounds(bits, long, wide, f"long_row_{bits}"),
+        large: _replace_words(_ONCE, {"LARGE": large, "WIDE": wide, "BITS": str(bits)}),
+        name: _by_machine(by_large, short) if long > count else short,
+        f"transpose_sixteen_{bits}": _by_machine(
+            _squares(bits, long, wide), _squares(bits, count, small)
+        ),
     }
 
 

@@ -148,6 +148,24 @@ LAYOUTS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "parts beside each other": lambda x, y: torch.cat(
         [(part * 2).t().reshape(-1) for part in x.chunk(3, 1)]
     ),
+    "windows that overlap": lambda x, y: x.view(-1)[:186].unfold(0, 150, 1) + y,
+    "windows of a transposed one": lambda x, y: (
+        x.view(-1)[:186].unfold(0, 150, 1).t() + y.t()
+    ).contiguous(),
+    "too much for registers": lambda x, y: (
+        x.t()
+        .abs()
+        .clamp(1, 5)
+        .maximum(y.t())
+        .neg()
+        .clamp(-4, 3)
+        .minimum(y.t().abs())
+        .maximum(x.view(150, 37))
+        .abs()
+        .sub(y.view(150, 37))
+        .clamp(-6, 6)
+        .neg()
+    ),
     "a few columns": lambda x, _: x[:, :3].t().contiguous() * 2,
     "rolled": lambda x, y: (x + y).roll((3, -50), (0, 1)),
     "rolled and turned": lambda x, y: (x + y).flip(1).roll(5, 1).roll(-1, 0),
@@ -176,6 +194,28 @@ def test_tiles_of_every_width_end_anywhere(dtype: torch.dtype) -> None:
     inputs = [drawn(*side).mul(50).abs().to(dtype) for side in sides]
     found = run_as_c(lambda *given: [x.t().contiguous() for x in given], *inputs)
     assert all(torch.equal(one, x.t()) for one, x in zip(found, inputs, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32])
+@pytest.mark.parametrize("sanitize", [(), ("address",)])
+def test_squares_end_anywhere(dtype: torch.dtype, sanitize: tuple[Literal["address"], ...]) -> None:
+    """Blocks of 128 rows, squares of 16: of sides just below and above each."""
+
+    def turned(x, y):
+        return x + y.t(), (x + x * 2).t().contiguous(), x.flip(0).t() + y
+
+    for side in ((16, 16), (31, 16), (16, 47), (128, 144), (129, 257)):
+        x, y = drawn(*side).mul(50).to(dtype), drawn(*reversed(side)).mul(50).to(dtype)
+        found = run_as_c(turned, x, y, options=COptions(sanitize=sanitize))
+        for one, wanted in zip(found, turned(x, y), strict=True):
+            assert torch.equal(one, wanted)
+
+
+def test_squares_of_sizes_that_vary() -> None:
+    call = torch.compile(lambda x, y: x + y.t(), backend="ctk", dynamic=True)
+    for side in ((16, 33), (130, 64), (3, 200), (1, 17), (0, 40)):
+        x, y = drawn(*side), drawn(*reversed(side))
+        assert torch.equal(call(x, y), x + y.t())
 
 
 def test_nodes_may_be_called_like_functions_of_c() -> None:
