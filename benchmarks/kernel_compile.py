@@ -1,130 +1,216 @@
-"""How the time to compile kernels grows with the graph: seconds per 1,000 nodes, by phase.
+"""How the time of a first call grows with the graph: CPU seconds per 1,000 nodes, by phase.
 
-The program is a block of a transformer without views of heads (two norms, products, softmax with
-mask, GELU, residuals, a reduction), repeated. Growth is the exponent between two sizes: 1.0 is
-linear, n log n is 1.1 to 1.2. The C compiler runs on all processors. No two blocks have an equal
-kernel: of those one alone would be compiled.
+Each row is one program of one size, compiled by ctk in a process of its own with empty caches. A
+program repeats a block, and no two blocks have an equal kernel: of those one alone would be
+compiled. `capture` is Dynamo's, `trace` AOTAutograd's, both torch's own; then the passes of the
+graph, the phases of a lowering, and the rest of the first call (loading, the schedule, the cache).
+The C compiler's seconds are those of its processes. In training the loss is a mean of squares.
 
-    python -m benchmarks.kernel_compile [--sizes 100,1000,10000] [--no-compiler]
+Growth is the exponent between two sizes: 1.0 is linear, n log n is 1.1 to 1.2.
+
+    python -m benchmarks.kernel_compile [--sizes 100,1000,10000] [--programs chain,cats]
+        [--mode inference,training] [--inductor 1000]
+
+`--inductor` adds the CPU seconds of Inductor's first call, with its compiler's, up to a size.
 """
 
 import argparse
+import json
 import math
+import os
 import platform
+import resource
+import subprocess
+import sys
+import tempfile
 import time
-from itertools import pairwise
-from unittest.mock import patch
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule
 from torch.nn import functional as F
 
-from ctk.compiler.codegen.c import c_codegen as c
-from ctk.compiler.codegen.c import libraries
-from ctk.compiler.codegen.c.c_codegen import GENERATOR
-from ctk.compiler.codegen.c.toolchain import compile_files
-from ctk.compiler.codegen.schedule.generator import KernelSetting
-from ctk.compiler.lowering.fuse import FusionOptions, fuse
-from ctk.compiler.lowering.ir import Kernel
-from ctk.compiler.lowering.lower import LoweringOptions, lower
-from ctk.compiler.lowering.memory import plan_memory
-from ctk.compiler.torch_compat.fx.graphs import trace_calls
+Program = Callable[..., Tensor]
 
-PHASES = ("lowering", "fusion", "planning", "printing", "compiler")
+PHASES = (
+    "capture", "trace", "passes", "lower", "fuse", "plan_memory", "print kernels", "C compiler",
+    "rest",
+)  # fmt: skip
+_OWN_ROW = ("lower", "fuse", "plan_memory", "print kernels")
+
+
+def chain(x: Tensor, count: int) -> Tensor:
+    """Pointwise operators, one after the other."""
+    for number in range(count // 3):
+        x = torch.tanh(x * (1 + number / 8192)) + 0.5
+    return x
+
+
+def wide_sum(x: Tensor, count: int) -> Tensor:
+    """A sum of many independent values."""
+    return sum((torch.sin(x * (1 + n / 8192)) for n in range(count // 3)), x)
+
+
+def layers(x: Tensor, count: int) -> Tensor:
+    """Blocks of a transformer without views of heads: norms, products, a softmax, residuals."""
+    for number in range(count // 33):
+        own = 1 + number / 8192
+        normal = F.layer_norm(x, x.shape[-1:], eps=own * 1e-5)
+        scores = normal @ normal.t() * (own * 0.125)
+        x = x + torch.softmax(scores, -1) @ normal
+        scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + own * 1e-6)
+        x = x + F.gelu((x * scale) @ x.t() * own) @ x - x.amax(-1, keepdim=True)
+    return x
+
+
+def cats(x: Tensor, count: int) -> Tensor:
+    """Results that are joined and taken apart again."""
+    for number in range(count // 8):
+        left, right = x.chunk(2, -1)
+        own = 1 + number / 8192
+        x = torch.cat((left * own - right, right * own + left), -1) * 0.5
+    return x
+
+
+def reductions(x: Tensor, count: int) -> Tensor:
+    """Many small reductions of one input, of both kinds of rows."""
+    found = [(x * (1 + n / 8192)).sum(n % 2) for n in range(count // 4)]
+    return torch.stack([each.mean() for each in found])
+
+
+def scatters(x: Tensor, count: int) -> Tensor:
+    """Writes to slices of a tensor that is read in between."""
+    for number in range(count // 5):
+        row = number % (x.shape[0] - 1)
+        x = x.slice_scatter(x[row : row + 1] * (1 + number / 8192), 0, row + 1, row + 2) + 1
+    return x
+
+
+def inputs_and_outputs(x: Tensor, count: int, *others: Tensor) -> tuple[Tensor, ...]:
+    """As many inputs as outputs, two operators each."""
+    return tuple(x + torch.sigmoid(other * (1 + n / 8192)) for n, other in enumerate(others))
+
+
+PROGRAMS: Mapping[str, Program] = {
+    "chain": chain, "wide sum": wide_sum, "layers": layers, "cats": cats,
+    "reductions": reductions, "scatters": scatters, "inputs and outputs": inputs_and_outputs,
+}  # fmt: skip
 
 
 def main() -> None:
-    """Compile graphs of several sizes, and print tables."""
+    """Measure and print one table of each program."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sizes", default="100,1000,10000")
-    parser.add_argument("--no-compiler", action="store_true", help="print the C, and stop there")
+    parser.add_argument("--programs", default=",".join(PROGRAMS))
+    parser.add_argument("--mode", default="inference")
+    parser.add_argument("--inductor", type=int, default=0, help="up to this size")
+    parser.add_argument("--child", nargs=4, help="compiler, program, mode, size")
     args = parser.parse_args()
-    print(f"torch {torch.__version__}, {platform.machine()}; seconds per 1,000 nodes")
-    print(f"{'nodes':>8}{'kernels':>9}" + "".join(f"{name:>10}" for name in (*PHASES, "all")))
-    before: tuple[int, list[float]] | None = None
-    for size in map(int, args.sizes.split(",")):
-        graph = repeated(size)
-        count = len(graph.graph.nodes)
-        kernels, seconds = compiled(graph, run_compiler=not args.no_compiler)
-        seconds.append(sum(seconds))
-        per = "".join(f"{each * 1000 / count:10.3f}" for each in seconds)
-        print(f"{count:8}{kernels:9}{per}", flush=True)
-        if before is not None:
-            print(f"{'growth':>17}" + _growth(before, (count, seconds)), flush=True)
-        before = count, seconds
+    if args.child:
+        compiler, program, mode, size = args.child
+        print(json.dumps(child(compiler, program, mode, int(size))))
+        return
+    print(f"torch {torch.__version__}, {platform.machine()}; CPU seconds per 1,000 nodes")
+    for mode in args.mode.split(","):
+        for program in args.programs.split(","):
+            _print_table(program, mode, [*map(int, args.sizes.split(","))], args.inductor)
 
 
-def block(x: Tensor, weight: Tensor, mask: Tensor, number: int) -> Tensor:
-    """One block: 128 rows of 64."""
-    own = 1 + number / 8192
-    normal = F.layer_norm(x, (64,), weight[0], weight[1], eps=own * 1e-5)
-    scores = (normal @ normal.t() * (own * 0.125)).masked_fill(mask, float("-inf"))
-    x = x + torch.softmax(scores, -1) @ normal
-    scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + own * 1e-6)
-    hidden = F.gelu((x * scale) @ weight * own)
-    return x + hidden @ weight.t() - hidden.amax(-1, keepdim=True)
+def child(compiler: str, program: str, mode: str, size: int) -> dict[str, float]:
+    """Return the nodes and the CPU seconds of one first call in this process, by phase."""
+    from ctk.compiler import phases
 
+    sys.setrecursionlimit(200_000)
+    torch.set_num_threads(1)
+    is_training = mode == "training"
+    torch.compile(torch.nn.Linear(2, 2), backend="eager")(torch.randn(2, 2))  # loads Dynamo
+    backend, nodes, spans = _backend(compiler), [0], [0.0]
 
-def repeated(nodes: int) -> GraphModule:
-    """Return the graph of as many blocks as have about so many nodes."""
-    x, weight = torch.randn(128, 64), torch.randn(64, 64)
-    mask = torch.ones(128, 128, dtype=torch.bool).triu(1)
-
-    def graph_of(count: int) -> GraphModule:
-        def run(x: Tensor, weight: Tensor, mask: Tensor) -> Tensor:
-            for number in range(count):
-                x = block(x, weight, mask, number)
-            return x
-
-        return trace_calls(run, (x, weight, mask), fake=True)
-
-    one, two = (len(graph_of(count).graph.nodes) for count in (1, 2))
-    return graph_of(max(1, round(nodes / (two - one))))
-
-
-def compiled(graph: GraphModule, *, run_compiler: bool) -> tuple[int, list[float]]:
-    """Return how many kernels a graph became, and the seconds of each phase."""
-    times = [time.perf_counter()]
-
-    def note() -> None:
-        times.append(time.perf_counter())
-
-    limits = FusionOptions(min_outer=GENERATOR.min_outer, small=GENERATOR.small)
-    program = lower(graph, LoweringOptions())
-    note()
-    program = fuse(program, lambda *_: True, limits)
-    note()
-    program = plan_memory(program, lambda *_: True)
-    note()
-    kernels = [step for step in program.steps if isinstance(step, Kernel)]
-    compiler = 0.0
-
-    def timed(*args: object) -> object:
-        nonlocal compiler
-        started = time.perf_counter()
-        found = compile_files(*args)  # type: ignore[arg-type]  # the arguments of its own call
-        compiler = time.perf_counter() - started
+    def counted(gm: torch.fx.GraphModule, inputs: Sequence[object]) -> Callable[..., object]:
+        nodes[0] += len(gm.graph.nodes)
+        started = time.process_time()
+        found = backend(gm, inputs)
+        spans[0] += time.process_time() - started
         return found
 
-    if run_compiler:
-        with patch.object(libraries, "compile_files", timed):
-            libraries.forget()
-            c.compile_kernels(kernels, program.buffers, c.COptions(), KernelSetting())
-    else:
-        for number, kernel in enumerate(kernels):
-            c.kernel_code(kernel, program.buffers, name=f"kernel_{number}")
-    note()
-    spent = [after - before for before, after in pairwise(times)]
-    return len(kernels), [*spent[:3], spent[3] - compiler, compiler]
+    many = size // 3 if program == "inputs and outputs" else 0
+    given = [torch.randn(64, 64, requires_grad=is_training) for _ in range(1 + many)]
+    x, *others = given
+    started = time.process_time()
+    with torch.set_grad_enabled(is_training), phases.measured(time.process_time) as found:
+        run = torch.compile(PROGRAMS[program], backend=counted, fullgraph=True)
+        results = run(x, size, *others)
+        results = results if isinstance(results, tuple) else (results,)
+        if is_training:
+            torch.autograd.grad(sum(each.square().mean() for each in results), given)
+    whole = time.process_time() - started
+    compilers = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = dict.fromkeys(PHASES, 0.0)
+    for (stage, name), spent in found.items():
+        seconds[_row(stage, name)] += spent
+    seconds["capture"] = whole - max(spans[0], sum(found.values()))
+    seconds["rest"] += max(0.0, spans[0] - sum(found.values()))
+    seconds["C compiler"] += compilers.ru_utime + compilers.ru_stime
+    return {"nodes": nodes[0], **seconds}
 
 
-def _growth(before: tuple[int, list[float]], now: tuple[int, list[float]]) -> str:
-    """Return the exponent of each phase, and of all."""
+def _backend(compiler: str) -> Callable[..., Callable[..., object]]:
+    if compiler == "inductor":
+        from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+
+        return inductor.cached_backend()
+    from ctk.compiler.backend import ctk
+    from ctk.compiler.pipeline import compile_fx  # noqa: F401  (imported before, as Inductor's)
+
+    return ctk
+
+
+def _row(stage: str, name: str) -> str:
+    """Return the row of a phase."""
+    if stage == "lowered":
+        return name if name in _OWN_ROW else "rest"
+    if (stage, name) == ("dispatch", "trace"):
+        return "trace"
+    return "rest" if stage == "cache" else "passes"
+
+
+def _measured(compiler: str, program: str, mode: str, size: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        names = ("CTK_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+        environment = {**os.environ, **dict.fromkeys(names, folder)}
+        environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+        command = [sys.executable, "-m", "benchmarks.kernel_compile", "--child"]
+        command += [compiler, program, mode, str(size)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _print_table(program: str, mode: str, sizes: Sequence[int], inductor: int) -> None:
+    titles = "".join(f"{name:>14}" for name in (*PHASES, "all", "Inductor"))
+    print(f"{program}, {mode}\n{'nodes':>8}{titles}")
+    before: tuple[float, list[float]] | None = None
+    for size in sizes:
+        found = _measured("ctk", program, mode, size)
+        nodes = found.pop("nodes")
+        seconds = [*found.values(), sum(found.values())]
+        if size <= inductor:
+            theirs = _measured("inductor", program, mode, size)
+            seconds.append(sum(theirs.values()) - theirs["nodes"])
+        per = "".join(f"{each * 1000 / nodes:14.3f}" for each in seconds)
+        print(f"{nodes:8.0f}{per}", flush=True)
+        if before is not None:
+            print(f"{'growth':>8}" + _growth(before, (nodes, seconds)), flush=True)
+        before = nodes, seconds
+
+
+def _growth(before: tuple[float, list[float]], now: tuple[float, list[float]]) -> str:
+    """Return the exponent of each phase, and of all; none for a phase below 10 milliseconds."""
     (small, first), (large, second) = before, now
     step = math.log(large / small)
-    pairs = zip(first, second, strict=True)
-    return "".join(f"{math.log(b / a) / step if a and b else 0.0:10.2f}" for a, b in pairs)
+    pairs = zip(first, second, strict=False)
+    return "".join(
+        f"{math.log(b / a) / step:14.2f}" if min(a, b) > 0.01 else f"{'':>14}" for a, b in pairs
+    )
 
 
 if __name__ == "__main__":

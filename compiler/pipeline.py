@@ -33,7 +33,7 @@ from ctk.compiler.dispatch.decomposition_table import (
 )
 from ctk.compiler.errors import UnsupportedPlatform
 from ctk.compiler.freezing.call import FrozenCall, fw_compiler_freezing
-from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.copy import copy_graph_module, pause_collection
 from ctk.compiler.fx.inputs import flatten_inputs
 from ctk.compiler.fx.outputs import flatten_outputs
 from ctk.compiler.fx.types import value_of
@@ -191,6 +191,10 @@ class Compile:
 
     def run(self) -> Callable[..., object]:
         """Return the captured graph compiled: from the cache, or by the stages."""
+        with pause_collection():
+            return self._run()
+
+    def _run(self) -> Callable[..., object]:
         if aot_compile.is_saving():
             from ctk.compiler.cache.saved_function import compile_to_save  # loads Dynamo
 

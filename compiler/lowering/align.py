@@ -22,7 +22,7 @@ from typing import TypeAlias
 from ctk.compiler.lowering.ir import Kernel, Sweep
 from ctk.compiler.lowering.layout import number_in
 from ctk.compiler.lowering.walk import Rewriting
-from ctk.compiler.sizes.index import ZERO, Index, Var, is_less
+from ctk.compiler.sizes.index import ZERO, Index, Var, as_index, is_less, of_atom
 
 Link: TypeAlias = tuple[Index, Index]
 """Where the two kernels touch one buffer: an index of the first, and one of the second."""
@@ -152,9 +152,11 @@ def _strides(side: _Side, index: Index) -> list[_Strided]:
 
 def _cut(stride: Index, size: Index, other: Index) -> Index | None:
     """Return the inner size at which a loop is split by a stride within its reach, if it is one."""
-    first, second = stride.number, other.number
-    if first is not None and second is not None and second <= first:  # the most frequent case
-        return None
+    first, second, count = stride.number, other.number, size.number
+    if first is not None and second is not None and count is not None:  # the most frequent case
+        if not first < second < first * count or second % first or count % (second // first):
+            return None
+        return as_index(second // first)
     if stride == other or not is_less(stride, other) or not is_less(other, stride * size):
         return None
     inner = other // stride
@@ -188,7 +190,8 @@ def _renamed(side: _Side, names: dict[int, Var], outer: Sequence[_Loop]) -> Kern
     variables = {
         own: number_in([names[id(loop)] for loop in parts]) for own, parts in side.parts.items()
     }
-    rewriting = Rewriting(variables=variables)
+    changed = {own: number for own, number in variables.items() if number != of_atom(own)}
+    rewriting = Rewriting(variables=changed)
     inside = [names[id(loop)] for loop in side.loops if names[id(loop)] not in shared]
     sweeps: list[Sweep] = []
     for sweep in side.kernel.sweeps:
@@ -197,6 +200,9 @@ def _renamed(side: _Side, names: dict[int, Var], outer: Sequence[_Loop]) -> Kern
         loops = tuple(sorted(chosen, key=lambda loop: int(loop.name[1:])))
         if sweep.is_ordered and (loops != own or len(own) != len(sweep.inner)):
             raise Misaligned(f"the order of the iterations of {side.kernel.name} counts")
-        sweeps.append(Sweep(loops, tuple(map(rewriting.statement, sweep.statements))))
+        statements = sweep.statements
+        if changed:
+            statements = tuple(map(rewriting.statement, statements))
+        sweeps.append(Sweep(loops, statements))
     old = side.kernel
     return Kernel(old.name, shared, tuple(sweeps), old.nodes, old.device)

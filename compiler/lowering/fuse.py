@@ -28,7 +28,7 @@ from ctk.compiler.lowering.ir import Allow, Kernel, Load, Program
 from ctk.compiler.lowering.merge import inline, merge, sole_store
 from ctk.compiler.lowering.parts import split
 from ctk.compiler.lowering.peak import Peak
-from ctk.compiler.lowering.walk import loads, walk
+from ctk.compiler.lowering.walk import loads, values, walk
 from ctk.compiler.sizes.index import ZERO, Indirect, Var, is_nonnegative, product
 
 
@@ -171,9 +171,9 @@ class _Fusion:
         nodes = _nodes_of(first, second)
         if id(one) in second.refused or not self.groups.are_compatible(one, two):
             return False
-        fits = len(nodes) <= self.options.max_nodes
+        fits = len(nodes) <= self.options.max_nodes and not leads(first, second)
         fusion = self._fusion(first, second, is_producer) if fits else None
-        if fusion is None or leads(first, second) or not self.peak.allows(first, second):
+        if fusion is None or not self.peak.allows(first, second):
             second.refused.add(id(one))
             return False
         rule, kernel = fusion
@@ -209,7 +209,7 @@ class _Fusion:
         return kernel if self._is_short(kernel) else None
 
     def _is_short(self, kernel: Kernel) -> bool:
-        return len(walk(*kernel.statements)) <= self.options.max_values
+        return len(values(kernel)) <= self.options.max_values
 
     def _is_inlined(self, first: Group, second: Group) -> bool:
         """Return whether only the second kernel reads the first one's result, never more often."""
@@ -300,8 +300,8 @@ def _is_gathered(producer: Kernel, consumer: Kernel) -> bool:
     needed = ZERO
     for sweep in consumer.sweeps:
         loops = product([loop.size for loop in (*consumer.outer, *sweep.inner)])
-        values = walk(*sweep.statements)
-        read = {v.index for v in values if isinstance(v, Load) and v.buffer == store.buffer}
+        found = walk(*sweep.statements)
+        read = {v.index for v in found if isinstance(v, Load) and v.buffer == store.buffer}
         needed = needed + loops * len(read)
     made = product([loop.size for loop in producer.outer])
     return is_nonnegative(made - needed * 2)

@@ -17,7 +17,7 @@ from ctk.compiler.lowering.order import (
     together,
 )
 from ctk.compiler.lowering.vocabulary import FUNCTIONS
-from ctk.compiler.lowering.walk import loads, reads, walk, writes
+from ctk.compiler.lowering.walk import loads, reads, values, writes
 
 CHEAP = 6
 """A value of fewer simple operations than this may be computed more than once."""
@@ -190,9 +190,9 @@ class Groups:
 
 def cost(kernel: Kernel) -> int:
     """Return about how many simple operations one value takes."""
-    values = walk(*kernel.statements)
-    functions = sum(isinstance(value, Op) and value.name in FUNCTIONS for value in values)
-    return functions * 8 + sum(isinstance(value, (Op, Load)) for value in values)
+    found = [value for value in values(kernel) if isinstance(value, (Op, Load))]
+    functions = sum(isinstance(value, Op) and value.name in FUNCTIONS for value in found)
+    return functions * 8 + len(found)
 
 
 def put_before(earlier: Group, later: Group) -> None:

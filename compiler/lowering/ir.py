@@ -195,7 +195,8 @@ class Kernel:
     Attributes:
         name: Unique in the program; the name of a buffer that it stores.
         nodes: In the order of the graph.
-        found_loads, found_symbols: The results of `walk.loads` and `walk.symbols`, memoised.
+        found_values, found_loads, found_symbols: The results of `walk.values`, `walk.loads` and
+            `walk.symbols`, memoised.
     """
 
     name: str
@@ -203,6 +204,9 @@ class Kernel:
     sweeps: tuple[Sweep, ...]
     nodes: tuple[str, ...]
     device: torch.device
+    found_values: list[tuple[Value, ...]] = field(
+        default_factory=list["tuple[Value, ...]"], init=False, repr=False
+    )
     found_loads: list[tuple[Load, ...]] = field(
         default_factory=list["tuple[Load, ...]"], init=False, repr=False
     )

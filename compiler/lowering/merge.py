@@ -272,7 +272,7 @@ def _compacted(sweeps: Sequence[Sweep]) -> list[Sweep]:
     for sweep in sweeps:
         needed = [
             made[name] + 1
-            for statement in sweep.statements
+            for statement in (sweep.statements if made else ())
             for name in locals_of(statement)
             if name in made
         ]

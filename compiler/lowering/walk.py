@@ -90,11 +90,19 @@ def indices_of(statements: Iterable[Statement]) -> list[Index]:
     return indexes
 
 
+def values(kernel: Kernel) -> tuple[Value, ...]:
+    """Return every value of a kernel once, operands first."""
+    known = kernel.found_values
+    if not known:
+        known.append(tuple(walk(*kernel.statements)))
+    return known[0]
+
+
 def loads(kernel: Kernel) -> tuple[Load, ...]:
     """Return the loads of a kernel, each once, in the order of its statements."""
     known = kernel.found_loads
     if not known:
-        known.append(tuple(v for v in walk(*kernel.statements) if isinstance(v, Load)))
+        known.append(tuple([value for value in values(kernel) if isinstance(value, Load)]))
     return known[0]
 
 

@@ -200,13 +200,15 @@ class Index:
         return _made(sums)
 
     def _scaled(self, by: int) -> Index:
-        return self if by == 1 else Index(tuple((m, f * by) for m, f in self.terms if by))
+        if by == 1:
+            return self
+        return Index(tuple([(m, f * by) for m, f in self.terms])) if by else ZERO
 
     def __neg__(self) -> Index:
         return self._scaled(-1)
 
     def __sub__(self, other: IndexLike) -> Index:
-        return self + as_index(other) * -1
+        return _sum((self, as_index(other)._scaled(-1)))
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -231,11 +233,10 @@ class Index:
     @property
     def number(self) -> int | None:
         """The value, if it is a plain number."""
-        if not self.terms:
+        terms = self.terms
+        if not terms:
             return 0
-        if len(self.terms) == 1 and not self.terms[0][0]:
-            return self.terms[0][1]
-        return None
+        return terms[0][1] if len(terms) == 1 and not terms[0][0] else None
 
     def factor_of(self, var: Var) -> Index | None:
         """Return by how much the value grows with `var`; None where that is not the same always."""
@@ -309,7 +310,8 @@ def product(sizes: list[Index] | tuple[Index, ...]) -> Index:
 
 def is_nonnegative(value: Index) -> bool:
     """Return whether an expression is known never to be negative."""
-    low = _bound(value, upper=False)
+    number = value.number
+    low = _bound(value, upper=False) if number is None else number
     return low is not None and low >= 0
 
 
