@@ -21,6 +21,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, TypeAlias
 
 
@@ -200,9 +201,7 @@ class Index:
         return _made(sums)
 
     def _scaled(self, by: int) -> Index:
-        if by == 1:
-            return self
-        return Index(tuple([(m, f * by) for m, f in self.terms])) if by else ZERO
+        return self if by == 1 else Index(tuple([(m, f * by) for m, f in self.terms if by]))
 
     def __neg__(self) -> Index:
         return self._scaled(-1)
@@ -233,10 +232,10 @@ class Index:
     @property
     def number(self) -> int | None:
         """The value, if it is a plain number."""
-        terms = self.terms
-        if not terms:
-            return 0
-        return terms[0][1] if len(terms) == 1 and not terms[0][0] else None
+        if len(self.terms) != 1:
+            return None if self.terms else 0
+        monomial, factor = self.terms[0]
+        return None if monomial else factor
 
     def factor_of(self, var: Var) -> Index | None:
         """Return by how much the value grows with `var`; None where that is not the same always."""
@@ -264,6 +263,7 @@ class Index:
 IndexLike: TypeAlias = Index | int
 
 ZERO = Index(())
+_remembered = lru_cache(4096)  # the layers of a model have the same expressions
 
 
 def as_index(value: IndexLike) -> Index:
@@ -308,10 +308,10 @@ def product(sizes: list[Index] | tuple[Index, ...]) -> Index:
     return math.prod(sizes, start=ONE)
 
 
+@_remembered
 def is_nonnegative(value: Index) -> bool:
     """Return whether an expression is known never to be negative."""
-    number = value.number
-    low = _bound(value, upper=False) if number is None else number
+    low = _bound(value, upper=False)
     return low is not None and low >= 0
 
 
@@ -371,6 +371,7 @@ def _recombined(terms: dict[Monomial, int]) -> dict[Monomial, int]:
     return terms
 
 
+@_remembered
 def _divided(value: Index, divisor: Index) -> tuple[Index, Index]:
     if divisor == ONE:
         return value, ZERO
@@ -475,7 +476,9 @@ def _reach(atom: Atom, *, high: bool) -> Index | None:
         return inner if inner is not None and is_nonnegative(limit - inner) else limit
     if isinstance(atom, Quotient):
         inner = _extent(atom.value, upper=high)
-        if inner is None or _mentions_vars(inner) or not is_nonnegative(atom.value):
+        if inner is None or not is_nonnegative(atom.value):
+            return None
+        if any(isinstance(each, (Var, Indirect)) for each in inner.atoms):
             return None
         return inner // atom.divisor
     parts, is_least = parts_of(atom), atom.kind == "min"
@@ -485,10 +488,6 @@ def _reach(atom: Atom, *, high: bool) -> Index | None:
     if len(limits) < (1 if high == is_least else 2):
         return of_atom(atom)
     return as_index((min if is_least else max)(limits))
-
-
-def _mentions_vars(value: Index) -> bool:
-    return any(isinstance(atom, (Var, Indirect)) for atom in value.atoms)
 
 
 def _replaced(atom: Atom, change: Callable[[Atom], IndexLike | None]) -> Index:
