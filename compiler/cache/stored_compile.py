@@ -21,7 +21,7 @@ from ctk.compiler.codegen.eager_nodes import graph_data, stored_graph
 from ctk.compiler.dispatch.autograd import resume
 from ctk.compiler.errors import ArtifactError, Uncacheable
 from ctk.compiler.observe import Stage
-from ctk.compiler.runtime.compiled_graph import load_graph
+from ctk.compiler.runtime.compiled_graph import CompiledGraph, load_graph
 from ctk.compiler.torch_compat.aot import aot_runtime
 
 Run = Callable[..., Any]
@@ -48,8 +48,15 @@ class Made:
     failures: Sequence[str]
 
 
-def stored_form(recorded: aot_runtime.Recorded, made: Made) -> tuple[Any, dict[str, Bytes]]:
+def stored_form(
+    recorded: aot_runtime.Recorded,
+    made: Made,
+    require: Callable[[CompiledGraph, Stage], None] = lambda graph, stage: None,
+) -> tuple[Any, dict[str, Bytes]]:
     """Return the data of a compile, and its binary members.
+
+    Args:
+        require: Raises for a graph that is not to be stored.
 
     Raises:
         Uncacheable: A step of it failed.
@@ -62,7 +69,9 @@ def stored_form(recorded: aot_runtime.Recorded, made: Made) -> tuple[Any, dict[s
     blobs: dict[str, Bytes] = {}
     graphs: dict[str, Any] = {"forward": None, "backward": None}
     for stage, compiled in made.lowered.items():
-        graphs[stage], own = compiled.ctk_data().stored(f"{stage}/")
+        graph = compiled.ctk_data()
+        require(graph, stage)
+        graphs[stage], own = graph.stored(f"{stage}/")
         blobs.update(own)
     backward = recorded.backward_graph()
     if backward is not None:

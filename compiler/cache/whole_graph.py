@@ -17,6 +17,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -120,9 +121,8 @@ class WholeGraph:
     def keep(self, recorded: aot_runtime.Recorded, made: Made) -> None:
         """Store the results of a compile, or note why they cannot be stored."""
         try:
-            for stage, compiled in made.lowered.items():
-                _require_first_choice(compiled.ctk_data(), self.config, stage)
-            data, blobs = stored_form(recorded, made)
+            require = partial(_require_first_choice, self.config)
+            data, blobs = stored_form(recorded, made, require)
         except (ArtifactError, NoDataForm, Uncacheable) as error:
             _note_bypass(self.store, first_line(error), self.key)
         else:
@@ -200,7 +200,7 @@ def _note_bypass(store: Store, reason: str, key: Key | None) -> None:
     store.notes.tell("bypassed", digest, reason, parts)
 
 
-def _require_first_choice(graph: CompiledGraph, config: Config, stage: Stage) -> None:
+def _require_first_choice(config: Config, graph: CompiledGraph, stage: Stage) -> None:
     """Raise unless the first generator compiled a graph: it may succeed next time."""
     wanted = ("c", "triton") if config.codegen == "auto" else (config.codegen,)
     if graph.generator not in wanted:

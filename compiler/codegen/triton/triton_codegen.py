@@ -55,40 +55,46 @@ def compile_kernels(
     if not (options.interpret or setting.ahead_of_time):
         start_launcher()
     made = [Variants(kernel, buffers, options, setting) for kernel in kernels]
-    parts = [each.parts() for each in made]
-    printed = [_print(own) for own in parts]
     compiled: list[CompiledKernel] = []
-    all_begun = _begin([part for own in parts for part in own], options)
-    rest = iter(all_begun)
-    with cancelled_on_error(all_begun):
-        for variants, own, (source, seconds) in zip(made, parts, printed, strict=True):
-            begun = [next(rest) for _ in own]
-            ready = partial(_wait, begun)
+    begun: list[Future[float]] = []
+    with cancelled_on_error(begun):
+        printed = _print_and_begin(made, begun, threads=1 if options.interpret else _THREADS)
+        for variants, (source, seconds, own) in zip(made, printed, strict=True):
+            ready = partial(_wait, own)
             if not setting.deferred or isinstance(variants.kernel, Attention):  # it may be refused
                 seconds += ready()
             stored = partial(_stored, variants, options, setting)
             each = CompiledKernel(variants.kernel, source, launcher_of(variants), seconds, stored)
-            compiled.append(replace(each, ready=ready, begun=begun))
+            compiled.append(replace(each, ready=ready, begun=own))
     return compiled
 
 
-def _print(parts: Sequence[Variants]) -> tuple[str, float]:
-    """Return the source of a kernel's parts, and the seconds."""
-    started = time.perf_counter()
-    with phase("lowered", "print kernels"):
-        source = "\n\n".join(part.source() for part in parts)
-    return source, time.perf_counter() - started
+def _print_and_begin(
+    made: Sequence[Variants], begun: list["Future[float]"], *, threads: int
+) -> list[tuple[str, float, list["Future[float]"]]]:
+    """Print kernels, and compile the parts of each in threads while the next ones are printed.
 
+    Args:
+        begun: Gets every compile that has begun, also if a later kernel cannot be printed.
 
-def _begin(parts: Sequence[Variants], options: TritonOptions) -> list["Future[float]"]:
-    """Begin to compile kernels in threads, which end with them; return the seconds of each."""
-    if not parts:
-        return []
-    threads = 1 if options.interpret else min(_THREADS, len(parts))
+    Returns:
+        For each kernel the source of its parts, the seconds of printing, and its compiles.
+    """
+    printed: list[tuple[str, float, list[Future[float]]]] = []
     pool = ThreadPoolExecutor(threads, thread_name_prefix="ctk-triton")
-    begun = [pool.submit(_prepare, part) for part in parts]
-    pool.shutdown(wait=False)
-    return begun
+    try:
+        for variants in made:
+            started = time.perf_counter()
+            sources: list[str] = []
+            first = len(begun)
+            with phase("lowered", "print kernels"):
+                for part in variants.parts():
+                    sources.append(part.source())
+                    begun.append(pool.submit(_prepare, part))
+            printed.append(("\n\n".join(sources), time.perf_counter() - started, begun[first:]))
+    finally:
+        pool.shutdown(wait=False)  # its threads end with the kernels
+    return printed
 
 
 def _prepare(variants: Variants) -> float:
