@@ -1,5 +1,6 @@
 """Values of a graph that are known before it runs: attributes, and pure results of attributes."""
 
+from functools import cache
 from typing import cast
 
 import torch
@@ -79,6 +80,7 @@ def constant_value(node: Node) -> torch.Tensor:
     module = node.graph.owning_module
     assert module is not None
 
+    @cache
     def compute(each: Node) -> torch.Tensor:
         if each.op == "get_attr":
             return cast("torch.Tensor", fetch(module, each.target))

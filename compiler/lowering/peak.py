@@ -15,6 +15,7 @@ Source: `can_fusion_increase_peak_memory` of Inductor's scheduler compares the o
 both kernels with the memory traffic that the fusion saves; it knows no peak.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from itertools import accumulate
 
@@ -58,7 +59,7 @@ class Peak:
             stays: Whether the first kernel is copied, and remains as well.
         """
         start, end = first.place, second.place
-        calls = [place for place in self._calls if start < place < end]
+        calls = self._calls[bisect_right(self._calls, start) : bisect_left(self._calls, end)]
         if not calls:
             return True
         read = {name: self._last(name, but=first) for name in self._of(step_reads, first)}

@@ -11,9 +11,10 @@ Source: constant folding as in any compiler; Inductor's `constant_fold_uniform_v
 values in graphs that are not frozen, this pass small values.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
-import torch
 from torch.fx import Node
 
 from ctk.compiler.fx.constants import Constants
@@ -42,14 +43,15 @@ class FoldConstants(Pass):
 
     def run(self, rewriter: Rewriter) -> None:
         constants = Constants(rewriter.module)
+        names = (name for n in count() if not hasattr(rewriter.module, name := f"_folded_{n}"))
         for node in rewriter.nodes():
             if _is_foldable(node, constants, self.max_nbytes):
-                _fold(rewriter, node, constants)
+                _fold(rewriter, node, constants, names)
 
 
-def _fold(rewriter: Rewriter, node: Node, constants: Constants) -> None:
+def _fold(rewriter: Rewriter, node: Node, constants: Constants, names: Iterator[str]) -> None:
     def make() -> Node:
-        name = _free_name(rewriter.module)
+        name = next(names)
         rewriter.module.register_buffer(name, constants.value(node), persistent=False)
         with rewriter.graph.inserting_before(node):
             constant = rewriter.graph.get_attr(name)
@@ -68,13 +70,6 @@ def _is_foldable(node: Node, constants: Constants, max_nbytes: int) -> bool:
     if tensor.nbytes > max(max_nbytes, before) or escapes(node, by_writers=False):
         return False
     return not reads_in_place(node)
-
-
-def _free_name(module: torch.nn.Module) -> str:
-    index = 0
-    while hasattr(module, f"_folded_{index}"):
-        index += 1
-    return f"_folded_{index}"
 
 
 PASS = FoldConstants()
