@@ -6,10 +6,12 @@
 Each figure is of a process of its own: one with an empty cache (cold), then some with what that one
 has kept (hit, medians). `compile` is the time in the backend, which Dynamo calls with a captured
 graph; `first call` is all of the first call, with Dynamo's capture and, in training, the backward.
-The backend's module is imported before. Inductor has its FX graph cache and AOTAutograd's cache on.
-In training Inductor compiles the backward, when it is cold, in the first backward call: it is part
-of `first call` and not of `compile`; ctk compiles both in the backend where the cache is on.
-At the end the time of a hit over the number of nodes: MLPs of 10 layers and more.
+The backend's module is imported before. `process` is the whole process: most of it is the import of
+torch and of the model's library. Inductor has its FX graph cache and AOTAutograd's cache on. In
+training Inductor compiles the backward, when it is cold, in the first backward call: it is part of
+`first call` and not of `compile`; ctk compiles both in the backend where the cache is on.
+`--models` also takes names of `model_zoo.py`. At the end the time of a hit over the number of
+nodes: MLPs of 10 layers and more.
 """
 
 import argparse
@@ -45,6 +47,11 @@ def model_of(name):
         return nn.TransformerEncoder(layer, 12, enable_nested_tensor=False), (
             torch.randn(4, 64, 256),
         )
+    from benchmarks.model_zoo import MODELS
+
+    if name in MODELS:
+        model, inputs = MODELS[name][0](False)
+        return model, tuple(inputs)
     depth = int(name.removeprefix("mlp "))
     layers = [each for _ in range(depth) for each in (nn.Linear(16, 16), nn.Tanh())]
     return nn.Sequential(*layers), (torch.randn(8, 16),)
@@ -95,8 +102,10 @@ def ran(compiler, name, mode, folder):
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
     command = [sys.executable, "-m", "benchmarks.warm_start", "--child", compiler, name, mode]
+    started = time.perf_counter()
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    return json.loads(done.stdout.splitlines()[-1])
+    whole = time.perf_counter() - started
+    return {**json.loads(done.stdout.splitlines()[-1]), "process": whole}
 
 
 def measured(compiler, name, mode, repeats):
@@ -114,6 +123,7 @@ def row(compiler, name, mode, repeats):
     print(
         f"{name:<22}{mode:<10}{compiler:<10}{cold['nodes']:6}{cold['compile']:9.3f}"
         f"{warm['compile']:9.3f}{ratio:7.3f}{cold['first call']:11.3f}{warm['first call']:9.3f}"
+        f"{cold['process']:9.2f}{warm['process']:8.2f}"
         f"{1e3 * warm['compile'] / cold['nodes'] * 1e3:10.1f}",
         flush=True,
     )
@@ -130,7 +140,7 @@ def main():
     """Print all figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--warm", type=int, default=2, help="processes that find the entry")
-    parser.add_argument("--deepest", type=int, default=2000)
+    parser.add_argument("--deepest", type=int, default=2000, help="0: no MLPs")
     parser.add_argument("--deepest-inductor", type=int, default=300)
     parser.add_argument("--models", nargs="*", default=[*FAMILIES, "encoder of 12 layers"])
     parser.add_argument("--child", nargs=3)
@@ -143,14 +153,16 @@ def main():
     cores = len(os.sched_getaffinity(0))
     print(f"torch {torch.__version__}, {platform.machine()}, {cores} cores, 1 thread; seconds")
     print(
-        f"{'':<22}{'':<10}{'':<10}{'':>6}{'compile':>9}{'':>9}{'':>7}{'first call':>11}\n"
+        f"{'':<48}{'compile':>9}{'':>9}{'':>7}{'first call':>11}{'':>9}{'process':>9}\n"
         f"{'model':<22}{'mode':<10}{'compiler':<10}{'nodes':>6}{'cold':>9}{'hit':>9}{'ratio':>7}"
-        f"{'cold':>11}{'hit':>9}{'ms/1000':>10}"
+        f"{'cold':>11}{'hit':>9}{'cold':>9}{'hit':>8}{'ms/1000':>10}"
     )
     for name in options.models:
         for mode in ("inference", "training"):
             for compiler in COMPILERS:
                 row(compiler, name, mode, options.warm)
+    if not options.deepest:
+        return
     for compiler, deepest in zip(
         COMPILERS, (options.deepest, options.deepest_inductor), strict=True
     ):
