@@ -476,11 +476,9 @@ def _reach(atom: Atom, *, high: bool) -> Index | None:
         return inner if inner is not None and is_nonnegative(limit - inner) else limit
     if isinstance(atom, Quotient):
         inner = _extent(atom.value, upper=high)
-        if inner is None or not is_nonnegative(atom.value):
+        if inner is None or any(isinstance(each, (Var, Indirect)) for each in inner.atoms):
             return None
-        if any(isinstance(each, (Var, Indirect)) for each in inner.atoms):
-            return None
-        return inner // atom.divisor
+        return inner // atom.divisor if is_nonnegative(atom.value) else None
     parts, is_least = parts_of(atom), atom.kind == "min"
     if not (all if is_least else any)(map(is_nonnegative, parts)):
         return None
