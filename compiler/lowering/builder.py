@@ -257,6 +257,8 @@ def _of_one(kind: ReduceKind, array: Array) -> tuple[Array, ...]:
     types = _result_types(kind, array.dtype)
     if kind == "mean_m2":  # of infinities the rest is NaN
         return array, array - array
+    if kind == "sum" and array.dtype.is_floating_point:
+        return (array + 0,)  # a sum begins with 0.0: never -0.0
     return cast(array, types[0]), *(constant(0, dtype, array.shape) for dtype in types[1:])
 
 

@@ -44,10 +44,9 @@ LIBRARY = frozenset((
     aten._unsafe_view.default, aten.addmm.default, aten.addmm.dtype, aten.addmv.default,
     aten.baddbmm.default, aten.baddbmm.dtype, aten.dot.default, aten.empty_like.default,
     aten.empty_strided.default, aten.gru.data, aten.gru.input, aten.lstm.data, aten.lstm.input,
-    aten.max_unpool2d.default, aten.max_unpool3d.default,
     aten.mv.default, aten.new_empty.default, aten.new_empty_strided.default, aten.vdot.default,
 ))  # fmt: skip
-"""Operators that the library computes better. `max_unpool` writes some elements twice."""
+"""Operators that the library computes better."""
 
 
 def decompose(builder: Builder, node: Node) -> tuple[View | None, ...]:

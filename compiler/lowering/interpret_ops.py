@@ -172,7 +172,7 @@ def _rows(values: Array, axes: int) -> Array:
 
 
 def _sum(rows: Array) -> Array:
-    return np.asarray(np.add.reduce(rows, axis=-1, dtype=rows.dtype))
+    return np.asarray(np.add.reduce(rows, axis=-1, dtype=rows.dtype, initial=0))
 
 
 def _extreme(function: np.ufunc, *, greatest: bool) -> Callable[[Array], Array]:

@@ -16,7 +16,7 @@ _OF_FLOATS = {
     "abs": "FN T abs_X(T a) { return fabsF(a); }",
     "maximum": "FN T maximum_X(T a, T b) { T best = a > b ? a : b; return a != a ? a : best; }",
     "minimum": "FN T minimum_X(T a, T b) { T best = a < b ? a : b; return a != a ? a : best; }",
-    "sign": "FN T sign_X(T a) { return (T)((a > 0) - (a < 0)); }",
+    "sign": "FN T sign_X(T a) { T less = a < 0 ? -1 : 0; return a > 0 ? 1 : less; }",
     "isnan": "FN bool isnan_X(T a) { return a != a; }",
     "isinf": "FN bool isinf_X(T a) { return fabsF(a) == INFINITY; }",
     "signbit": "FN bool signbit_X(T a) { return bits_of_X(a) < 0; }",

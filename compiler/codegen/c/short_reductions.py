@@ -119,7 +119,10 @@ def _result(row: Reduce, statements: Sequence[Statement]) -> tuple[Value, ...]:
         return _extreme(row, values, op)
     dtype = row.dtypes[0]
     combined = partial(op, _COMBINED[row.kind], dtype)
-    return (_tree(combined, [convert(value, dtype) for value in values]),)
+    result = _tree(combined, [convert(value, dtype) for value in values])
+    if row.kind == "sum" and dtype.is_floating_point:
+        result = combined(result, Const(0.0, dtype))  # a sum begins with 0.0: never -0.0
+    return (result,)
 
 
 def _tree(combine: Callable[[T, T], T], items: Sequence[T]) -> T:

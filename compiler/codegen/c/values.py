@@ -20,6 +20,7 @@ import torch
 from ctk.compiler.codegen.c.faults import Faults
 from ctk.compiler.codegen.c.operations import operation_code, without_rounding
 from ctk.compiler.codegen.c.types import C_TYPES, Names, grouped, index_code, literal
+from ctk.compiler.lowering.bounds import bounds_of
 from ctk.compiler.lowering.ir import (
     Const,
     Guarded,
@@ -264,10 +265,14 @@ class Values:
         name = self.names.new("at")
         home.names[key] = name
         self._touched[key] = self._touches(value)
-        home.lines.append(f"const int64_t {name} = {code.text};")
-        in_loop = any(block.is_loop for block in home.chain())
-        size = self.index(atom.size)
-        home.lines.append(self.faults.position(name, size, in_loop=in_loop))
+        low, high = bounds_of(value)
+        # GCC 12 loads from wrong places in a SIMD loop where the position is a bool
+        kind = "const volatile" if 0 <= low < high <= 1 else "const"
+        home.lines.append(f"{kind} int64_t {name} = {code.text};")
+        if low < 0 or high >= (atom.size.number or 0):
+            in_loop = any(block.is_loop for block in home.chain())
+            size = self.index(atom.size)
+            home.lines.append(self.faults.position(name, size, in_loop=in_loop))
         return Code(name, home.depth, free=True)
 
     def _name(self, value: Value, code: Code) -> Code:

@@ -150,7 +150,7 @@ def _wave(order: int, x: Array) -> tuple[Array, Array]:
     along, across = cosine + sine, sine - cosine  # of x - pi/4, times sqrt(2)
     if order:
         along, across = across, -along
-    size = apply("rsqrt", x * math.pi)
+    size = apply("rsqrt", x) * math.sqrt(1 / math.pi)
     return size * (p * along - q * across), size * (p * across + q * along)
 
 

@@ -7,7 +7,16 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.lowering.arrays import Array, apply, cast, constant, equal, raised, where
+from ctk.compiler.lowering.arrays import (
+    Array,
+    apply,
+    cast,
+    constant,
+    equal,
+    filled,
+    raised,
+    where,
+)
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.overloads import in_order, overloads
 from ctk.compiler.lowering.operators.pointwise import binary
@@ -63,11 +72,11 @@ def _heaviside(_: Builder, x: Array, values: Array) -> Array:
 
 
 def _xlogy(name: str) -> Callable[[Builder, Operand, Operand], Array]:
-    """Return the lowering of `x * log(y)`, which is 0 for x = 0 and NaN for y = NaN."""
+    """Return the lowering of `x * log(y)`, which is 0.0 for x = -0.0 too, and NaN for y = NaN."""
 
     def lower(_: Builder, x: Operand, y: Operand) -> Array:
         left, right = operands(x, y, to_float=True)
-        product = where(equal(left, 0), left, left * apply(name, right))
+        product = where(equal(left, 0), 0.0, left * apply(name, right))
         return where(apply("isnan", right), right, product)
 
     return lower
@@ -114,7 +123,7 @@ def _sinc(_: Builder, x: Array) -> Array:
 
 def _entropy(_: Builder, x: Array) -> Array:
     wide = _floating(x)
-    outside = where(equal(wide, 0), wide, -math.inf)
+    outside = where(equal(wide, 0), filled(wide, 0), -math.inf)
     inside = where(wide > 0, -wide * apply("log", wide), outside)
     return where(apply("isnan", wide), wide, inside)
 
@@ -130,7 +139,8 @@ def _ldexp(_: Builder, x: Array, y: Array) -> Array:
     """Multiply by a power of two, which for integers may be out of the range of the result."""
     dtype = promoted([x, y], to_float=True)
     if y.dtype.is_floating_point:
-        return operand(x, dtype) * apply("exp2", operand(y, dtype))
+        power = apply("exp2", operand(y, y.dtype))
+        return operand(x, dtype) * operand(cast(power, y.dtype), dtype)  # rounded: may be infinite
     if dtype == torch.float64:
         raise NotLowered("kernels have no wider type for the power")
     places = constant(_FARTHEST, y.dtype) if torch.iinfo(y.dtype).max > _FARTHEST else None

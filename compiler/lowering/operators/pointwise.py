@@ -122,9 +122,14 @@ def _pow(b: Builder, x: Operand, exponent: Array) -> Array:
 
 
 def _whole_power(base: Array, exponent: Any) -> Array:
-    """Return a power of integers by squaring, which wraps as eager's does."""
+    """Return a power of integers, which wraps as eager's does."""
     if base.dtype == torch.bool or not isinstance(exponent, int) or not 0 <= exponent < 64:
         raise NotLowered("kernels have no power of integers with this exponent")
+    return by_squaring(base, exponent)
+
+
+def by_squaring(base: Array, exponent: int) -> Array:
+    """Return a power whose exponent is whole and not negative."""
     result = filled(base, 1)
     while exponent:
         if exponent & 1:
@@ -194,9 +199,11 @@ def _clamp_max(b: Builder, x: Array, high: Operand) -> Array:
 
 def _fmax(name: str) -> Callable[[Builder, Array, Array], Array]:
 
-    def lower(_: Builder, x: Array, y: Array) -> Array:
+    def lower(b: Builder, x: Array, y: Array) -> Array:
         left, right = operands(x, y)
-        best = apply(_of_type(name, left.dtype), right, left)  # the left one of 0.0 and -0.0
+        is_right = promoted([x, y]) == torch.bfloat16 and b.device.type == "cpu"
+        first, second = (left, right) if is_right else (right, left)
+        best = apply(_of_type(name, left.dtype), first, second)  # the second of 0.0 and -0.0
         if not left.dtype.is_floating_point:
             return best
         return where(apply("isnan", left), right, where(apply("isnan", right), left, best))

@@ -9,7 +9,7 @@ loops go along the results and become SIMD. An element in the padding is never r
 
 The gradient of a mean is gathered: each element adds up its shares from the windows around it. That
 of a maximum is scattered to the positions of the maxima. Windows of more than `LARGEST` elements
-stay with the library.
+are reduced if they are apart (`block_reductions.py`); others stay with the library.
 """
 
 import itertools
@@ -32,12 +32,14 @@ from ctk.compiler.lowering.arrays import (
     indirect,
     moved,
     raised,
+    reshaped,
     where,
 )
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.ir import Position, View
 from ctk.compiler.lowering.layout import Shape, flatten, row_major
 from ctk.compiler.lowering.operators.axes import all_of
+from ctk.compiler.lowering.operators.block_reductions import largest_of_blocks, sum_of_blocks
 from ctk.compiler.lowering.vocabulary import neutral
 from ctk.compiler.sizes.index import (
     ZERO,
@@ -182,6 +184,21 @@ def _require_small(windows: Sequence[_Windows]) -> None:
         raise NotLowered(f"its windows have more than {LARGEST} elements")
 
 
+def _are_blocks(windows: Sequence[_Windows]) -> bool:
+    """Return whether windows are too large to be written out, and whole ones side by side."""
+    return math.prod(_widths(windows)) > LARGEST and all(
+        each.stride == each.width
+        and each.padding == 0
+        and each.dilation == 1
+        and is_less(each.count * each.width - 1, each.size)
+        for each in windows
+    )
+
+
+def _widths(windows: Sequence[_Windows]) -> list[int]:
+    return [each.width for each in windows]
+
+
 def _require_elements(windows: Sequence[_Windows]) -> None:
     """Refuse windows that may lie in the padding alone: dilated beyond the size of the input.
 
@@ -200,8 +217,10 @@ def _max_pool(
     """The largest element of each window and its position: the first one, the last NaN."""
     shape = sizes_of(b.result.shape)
     windows = _windows(rank, x.shape, shape, width, stride, padding, dilation)
-    _require_small(windows)
     _require_elements(windows)
+    if _are_blocks(windows):
+        return largest_of_blocks(b, x, [each.count for each in windows], _widths(windows))
+    _require_small(windows)
     wide = raised(x)
     best = lowest = constant(neutral("max", wide.dtype), wide.dtype, shape)
     spatial = x.shape[windows[0].axis :]
@@ -227,6 +246,15 @@ def _max_pool(
     return best, cast(place, torch.int64) + Array(shape, torch.int64, start)
 
 
+def _adaptive_max_pool(b: Builder, x: Array, size: Sequence[Any]) -> tuple[Array, Array]:
+    """Pool by windows of one size; torch's decomposition takes another one of several NaNs."""
+    shape = sizes_of(b.result.shape)
+    pairs = [(n.number, count.number) for n, count in zip(x.shape, shape, strict=True)][-2:]
+    if not all(n and count and n % count == 0 for n, count in pairs):
+        raise NotLowered("its windows are of several sizes")
+    return _max_pool(2, b, x, [(n or 0) // (count or 1) for n, count in pairs])
+
+
 def _max_pool_gradient(
     rank: int, b: Builder, grad: Array, x: Array, width: Sequence[int], stride: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int], ceil_mode: bool, places: Array,
@@ -243,6 +271,45 @@ def _max_pool_gradient(
 
     planes = b.scatter(zero, wide, where_from, "add")
     return View(planes.buffer, wide.dtype, x.shape, row_major(x.shape))
+
+
+def _max_unpool(b: Builder, x: Array, places: Array, size: Sequence[Any], *_: object) -> Array:
+    """Store each element at its place in a plane of zeros; of several at one the last remains."""
+    if b.device.type != "cpu":
+        raise NotLowered("stores to one place would come in any order")
+    rank = len(size)
+    lead, spatial = x.shape[:-rank], tuple(as_index(each) for each in size)
+
+    def where_to(at: At) -> list[Index]:
+        return [*at[:-rank], indirect(places.at(at), product(spatial))]
+
+    planes = b.scatter(constant(0, x.dtype, (*lead, product(spatial))), x, where_to)
+    return reshaped(planes, (*lead, *spatial))
+
+
+def _fold(
+    b: Builder, x: Array, size: Sequence[Any], width: Sequence[int], dilation: Sequence[int],
+    padding: Sequence[int], stride: Sequence[int],
+) -> Array:  # fmt: skip
+    """Add up the columns of all windows around each element (`F.fold`)."""
+    shape = sizes_of(b.result.shape)
+    if any(each != 1 for each in dilation):
+        raise NotLowered("windows with gaps")
+    steps = zip(shape[-2:], width, padding, stride, strict=True)
+    counts = tuple((n + 2 * p - k) // s + 1 for n, k, p, s in steps)
+    windows = _windows(2, shape, (*shape[:-2], *counts), width, stride, padding)
+    wide = raised(x)
+
+    def passed(back: Back) -> Array:
+        def column(at: At) -> list[Index]:
+            behind = back(at)
+            inner = [at[w.axis] - w.first(behind[w.axis]) for w in windows]
+            channel = flatten((at[-3], *inner), (shape[-3], *map(as_index, width)))
+            return [*at[:-3], channel, flatten(tuple(behind[-2:]), counts)]
+
+        return moved(wide, shape, column)
+
+    return _gathered(shape, windows, passed, inside=True)
 
 
 def _gathered(
@@ -286,6 +353,9 @@ def _avg_pool(
     shape = sizes_of(b.result.shape)
     windows = _windows(rank, x.shape, shape, width, stride, padding)
     wide = raised(x)
+    if _are_blocks(windows):
+        total = sum_of_blocks(b, x, [each.count for each in windows], _widths(windows))
+        return total / float(divisor_override or math.prod(_widths(windows)))
     _require_small(windows)
     zero = constant(0, wide.dtype, shape)
     values = [value for *_, value in _elements(wide, shape, windows, zero)]
@@ -329,6 +399,10 @@ def _avg_pool_gradient(
 
 
 TABLE: Mapping[object, Callable[..., Any]] = {
+    aten.col2im.default: _fold,
+    aten.max_unpool2d.default: _max_unpool,
+    aten.max_unpool3d.default: _max_unpool,
+    aten.adaptive_max_pool2d.default: _adaptive_max_pool,
     aten.avg_pool2d.default: partial(_avg_pool, 2),
     aten.avg_pool2d_backward.default: partial(_avg_pool_gradient, 2),
     aten.avg_pool3d.default: partial(_avg_pool, 3),

@@ -21,6 +21,7 @@ from ctk.compiler.lowering.arrays import (
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.axes import axes_of, count_of
 from ctk.compiler.lowering.operators.overloads import overloads
+from ctk.compiler.lowering.operators.pointwise import by_squaring
 from ctk.compiler.lowering.operators.promotion import operands
 from ctk.compiler.sizes.index import ONE, ZERO, Index, is_less, product
 from ctk.compiler.sizes.size_guards import NotLowered
@@ -168,7 +169,9 @@ def _norm(
     elif ord_ == 2:
         sizes = sizes * sizes
     elif ord_ != 1:
-        sizes = apply("pow", sizes, filled(sizes, ord_))
+        whole = ord_ in range(3, 9)
+        exponent = filled(sizes, ord_)
+        sizes = by_squaring(sizes, int(ord_)) if whole else apply("pow", sizes, exponent)
     total = b.reduce("sum", sizes, axes, keepdim=keepdim)[0]
     if ord_ in (0, 1):
         return total

@@ -89,7 +89,7 @@ def _bessel(order: int, *, scaled: bool) -> Callable[[Builder, Array], Array]:
         over = apply("minimum", 8 / size, filled(size, 1))
         far = polynomial(over, _I1_FAR if order else _I0_FAR) * apply("rsqrt", size)
         if order:
-            near, far = near * wide, apply("copysign", far, wide)
+            near, far = near * (wide + 0), apply("copysign", far, wide)  # 0.0 of -0.0
         if scaled:
             return where(size <= 8, near * apply("exp", -size), far)
         half = apply("exp", size * 0.5)  # the whole is infinite a little earlier than the result
@@ -102,7 +102,7 @@ def _erfcx(_: Builder, x: Array) -> Array:
     (wide,) = operands(x, to_float=True)
     size = apply("abs", wide)
     place = where(equal(size, math.inf), 1.0, (size - 2) / (size + 2))
-    near = polynomial(place, _ERFCX) / (1 + size * 2)
+    near = polynomial(place, _ERFCX) * 0.5 / (size + 0.5)
     return where(wide < 0, apply("exp", wide * wide) * 2 - near, near)
 
 
@@ -118,7 +118,7 @@ def _digamma(_: Builder, x: Array) -> Array:
         size = where(more, size + 1, size)
     over = 1 / (size * size)
     result = apply("log", size) - 0.5 / size - over * polynomial(over, _PSI) - total
-    whole = apply("trunc", wide)
+    whole = apply("round", wide)  # so that the rest is exact
     reflected = result - math.pi / apply("tan", (wide - whole) * math.pi)
     reflected = where(equal(whole - wide, 0), math.nan, reflected)
     result = where(below, where(apply("isinf", wide), math.nan, reflected), result)

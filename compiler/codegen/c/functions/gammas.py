@@ -53,7 +53,8 @@ FN double lgamma_f64(double x) {{
     double sine = sin_pi_f64(a) * 0.3183098861837907 * (low ? 1.0 : a);
     double mirrored = -log_f64(sine) - (low ? rest : result);
     result = x < 0 ? mirrored : result;
-    return a == INFINITY || (x < 0 && sine == 0) ? INFINITY : result;
+    bool far = a > 2.5563481638716906e+305;  // infinite from here on in C's libraries
+    return far || (x < 0 && sine == 0) ? INFINITY : result;
 }}""",
     "lgamma_f32": "FN float lgamma_f32(float x) { return (float)lgamma_f64(x); }",
 }

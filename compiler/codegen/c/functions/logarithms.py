@@ -13,6 +13,11 @@ FN float log_rest_f32(float f) {  // log(1 + f) - f + f * f / 2 for sqrt(1/2) <=
         0.14219223f, -0.166680068f, 0.200021341f, -0.250000089f, 0.333333135f);
     return p * f * (f * f);
 }""",
+    # (atanh(s) / s - 1) / w for (1 + s) / (1 - s) <= sqrt(2), w = s * s
+    "atanh_rest_f32": """\
+FN float atanh_rest_f32(float w) {
+    return POLYNOMIAL(w, 0.111111111f, 0.142857143f, 0.2f, 0.333333333f);
+}""",
     "exponent_f32": """\
 FN int32_t exponent_f32(float x) {  // n of x = m * 2**n with sqrt(1/2) <= m < sqrt(2)
     return (bits_of_f32(x) - 0x3f3504f3) >> 23;
@@ -55,6 +60,11 @@ FN double log_rest_f64(double f) {  // log(1 + f) - f + f * f / 2 for sqrt(1/2) 
     double p = POLYNOMIAL(w, 0.14799112682515358, 0.15313753986125167, 0.18183575122634366,
         0.2222219838134208, 0.2857142874409663, 0.39999999999407737, 0.6666666666666735);
     return s * fma_f64(p, w, 0.5 * f * f);
+}""",
+    "atanh_rest_f64": """\
+FN double atanh_rest_f64(double w) {
+    return POLYNOMIAL(w, 0.07399556341257679, 0.07656876993078563, 0.09091787561317322,
+        0.1111109919067109, 0.14285714372048325, 0.19999999999703889, 0.33333333333333675);
 }""",
     "exponent_f64": """\
 FN double exponent_f64(double x) {  // n of x = m * 2**n with sqrt(1/2) <= m < sqrt(2)
@@ -127,9 +137,20 @@ FN T acosh_X(T x) {
     return x >= 1 ? result : (T)NAN;
 }""",
     "atanh": """\
-FN T atanh_X(T x) {
-    T t = fabsF(x);
-    return copysignF((T)0.5 * log1p_X(2 * t / (1 - t)), x);
+FN T atanh_X(T x) {  // log((1 + t) / (1 - t)) / 2, of n * log(2) and a small rest, by one quotient
+    T t = fabsF(x), below = t < 1 ? 1 - t : (T)0.5;
+    WHOLE n = -exponent_X(below);
+    T power = power_of_two_X(n), near = below * power;
+    bool more = 1 + t > near * (T)1.4142135623730951;
+    n = more ? n + 1 : n;
+    power = more ? 2 * power : power;
+    near = more ? 2 * near : near;
+    T apart = n < 9 ? fma_X(t, 1 + power, 1 - power) : (1 + t) - near;  // both are 1 + t - near
+    T s = n == 0 ? t : apart / ((1 + t) + near), w = s * s;
+    T low = fma_X(s * w, atanh_rest_X(w), (T)n * HALF_LOG_2_REST);
+    T result = fma_X((T)n, HALF_LOG_2, s + low);
+    result = t < 1 ? result : (t == 1 ? (T)INFINITY : (T)NAN);
+    return copysignF(result, x);
 }""",
     "logaddexp": """\
 FN T logaddexp_X(T a, T b) {
@@ -138,9 +159,18 @@ FN T logaddexp_X(T a, T b) {
     return high == low && fabsF(high) == INFINITY ? high : sum;
 }""",
 }
-"""Beyond `FAR` the inverse hyperbolic functions are log(2 * x)."""
+"""Beyond `FAR` asinh and acosh are log(2 * x); `WHOLE` is the type of exponents."""
 
-_CONSTANTS = {torch.float32: {"FAR": "0x1p26f"}, torch.float64: {"FAR": "0x1p55"}}
+_CONSTANTS = {
+    torch.float32: {
+        "FAR": "0x1p26f", "WHOLE": "int32_t", "HALF_LOG_2": "0.3466796875f",
+        "HALF_LOG_2_REST": "-1.06097220e-4f",
+    },
+    torch.float64: {
+        "FAR": "0x1p55", "WHOLE": "double", "HALF_LOG_2": "0.3465735901845619",
+        "HALF_LOG_2_REST": "9.541074646352939e-11",
+    },
+}  # fmt: skip
 
 
 LOGARITHMS: Mapping[str, str] = {
