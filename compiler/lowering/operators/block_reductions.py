@@ -6,6 +6,7 @@ The spatial dimensions are cut in two, blocks and their elements, and the elemen
 gradient of an upsampling by a whole factor, which repeats each element, is such a sum.
 """
 
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -23,7 +24,7 @@ from ctk.compiler.sizes.size_guards import NotLowered
 aten = torch.ops.aten
 
 SHORT = 32
-"""Elements of the longest row of a block that has no lanes of its own."""
+"""Elements of the longest row that has no lanes of its own, and of blocks with one lane each."""
 
 
 def sum_of_blocks(b: Builder, x: Array, counts: Sequence[Index], widths: Sequence[int]) -> Array:
@@ -87,12 +88,12 @@ def _in_blocks(x: Array, counts: Sequence[Index], widths: Sequence[int]) -> Arra
 def _reduced(b: Builder, kind: ReduceKind, blocks: Array, widths: Sequence[int]) -> Array:
     """Return the reduction of each block.
 
-    Blocks with short rows are reduced along one dimension after the other, so that the lanes of the
-    first and largest step are neighbours in memory.
+    Large blocks with short rows are reduced along one dimension after the other, so that the lanes
+    of the first and largest step are neighbours in memory.
     """
     lead = len(blocks.shape) - 2 * len(widths)
     axes = [lead + 2 * k + 1 for k in range(len(widths))]
-    if widths[-1] > SHORT:
+    if widths[-1] > SHORT or math.prod(widths) <= SHORT:
         return b.reduce(kind, blocks, axes)[0]
     result = blocks
     for done, axis in enumerate(axes):

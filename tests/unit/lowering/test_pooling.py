@@ -108,7 +108,7 @@ def test_layouts_types_and_sizes_of_the_call() -> None:
 
 
 def test_large_windows_are_the_librarys() -> None:
-    gm = make_fx(lambda x: F.avg_pool2d(F.max_pool2d(x, 6, 1), 6), tracing_mode="fake")(
+    gm = make_fx(lambda x: F.avg_pool2d(F.max_pool2d(x, 6, 1), 6, 1), tracing_mode="fake")(
         torch.ones(1, 1, 12, 12)
     )
     steps = [step for step in lower(gm).steps if not isinstance(step, Kernel)]
