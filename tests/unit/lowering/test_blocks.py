@@ -48,9 +48,9 @@ def test_unpooling(codegen: str) -> None:
         often = F.max_pool2d(x, 3, 1, 1, return_indices=True)
         deep = F.max_pool3d(volume, 2, return_indices=True)
         return [
-            F.max_unpool2d(*apart, 2),
-            *([F.max_unpool2d(*often, 3, 1, 1)] if codegen else []),  # stores in the order of eager
-            F.max_unpool3d(*deep, 2),
+            F.max_unpool2d(*apart, [2, 2]),
+            *([F.max_unpool2d(*often, [3, 3], [1, 1], [1, 1])] if codegen else []),  # in order
+            F.max_unpool3d(*deep, [2, 2, 2]),
         ]
 
     inputs = rows(2, 3, 8, 10).detach(), rows(2, 3, 4, 6, 8).detach()
