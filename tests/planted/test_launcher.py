@@ -21,8 +21,10 @@ pytestmark = [
 ]
 
 FAULTS = {
-    "operands change places": ("&values[places[i]]", "&values[places[i ? i % 2 + 1 : 0]]"),
+    "the first operand is shifted": ("together |= values[i];", "together |= values[i] += 16 * !i;"),
 }
+"""What is right and what is wrong in the text of the launcher: kernels stay in memory that is
+allocated, also those of a question that vetoes a fusion."""
 
 
 @functools.cache
