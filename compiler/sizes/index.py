@@ -439,9 +439,13 @@ def _bound(value: Index, *, upper: bool) -> int | None:
     extent = _extent(value, upper=upper)
     if extent is None or extent.number is not None:
         return None if extent is None else extent.number
-    sizes = [atom for atom in extent.atoms if isinstance(atom, Symbol) and atom.low]
-    above: dict[Atom, Index] = {a: of_atom(Symbol(f"{a.name}'")) + a.low for a in sizes}
-    moved = extent.replace(above.get)
+    moved = extent.replace(
+        lambda atom: (
+            of_atom(Symbol(f"{atom.name}'", 0)) + atom.low
+            if isinstance(atom, Symbol) and atom.low
+            else None
+        )
+    )
     rest = [factor for monomial, factor in moved.terms if monomial]
     if any(factor < 0 if not upper else factor > 0 for factor in rest):
         return None
@@ -479,13 +483,8 @@ def _reach(atom: Atom, *, high: bool) -> Index | None:
         if inner is None or any(isinstance(each, (Var, Indirect)) for each in inner.atoms):
             return None
         return inner // atom.divisor if is_nonnegative(atom.value) else None
-    parts, is_least = parts_of(atom), atom.kind == "min"
-    if not (all if is_least else any)(map(is_nonnegative, parts)):
-        return None
-    limits = [n for part in parts if (n := _bound(part, upper=high)) is not None]
-    if len(limits) < (1 if high == is_least else 2):
-        return of_atom(atom)
-    return as_index((min if is_least else max)(limits))
+    some = any if atom.kind == "max" else all
+    return of_atom(atom) if some(map(is_nonnegative, parts_of(atom))) else None
 
 
 def _replaced(atom: Atom, change: Callable[[Atom], IndexLike | None]) -> Index:

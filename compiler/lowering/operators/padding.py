@@ -1,10 +1,9 @@
 """Lowerings of pads that repeat elements: reflections and edges, and the gradient of reflections.
 
-On a CPU each part of a padded dimension is read by its own index, so that the code generator can
-split the loop at the borders (`axes.joined`). Blocks of a GPU are not split: one index serves all.
+Each part of a padded dimension is read by its own index, so that code generators can split the loop
+at the borders (`axes.joined`):
 
     x[l - i]  |  x[i - l]  |  x[2*n - 2 + l - i]
-    x[min(d, 2*n - 2 - d)]                          d = max(i - l, l - i)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,43 +15,45 @@ import torch
 from ctk.compiler.lowering.arrays import Array, constant, guarded, iota, moved, positions, raised
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.axes import moved_along
-from ctk.compiler.sizes.index import ONE, ZERO, Index, as_index, is_nonnegative, larger, smaller
+from ctk.compiler.sizes.index import ONE, ZERO, Index, as_index, is_nonnegative
 from ctk.compiler.sizes.size_guards import NotLowered
 
 aten = torch.ops.aten
 
-Pad = Callable[[Builder, Array, int, Index, Index], Array]
+Pad = Callable[[Array, int, Index, Index], Array]
 """Pads, or takes back a pad, along one axis, by numbers before and after."""
 
-Places = Callable[[Index, Index, Index], Sequence[Index]]
-"""Returns the positions that a padded array reads before, within and after the array, and one for
-all three, of the position in the result, the size, and the number before."""
 
-
-def _along_each(pad: Pad, b: Builder, x: Array, numbers: Sequence[Any]) -> Array:
+def _along_each(pad: Pad, _: Builder, x: Array, numbers: Sequence[Any]) -> Array:
     result = x
     for pair in range(len(numbers) // 2):
         before, after = as_index(numbers[2 * pair]), as_index(numbers[2 * pair + 1])
         if not (is_nonnegative(before) and is_nonnegative(after)):
             raise NotLowered("it may cut off elements")
-        result = pad(b, result, len(x.shape) - 1 - pair, before, after)
+        result = pad(result, len(x.shape) - 1 - pair, before, after)
     return result
 
 
-def _padded(places: Places, b: Builder, x: Array, axis: int, before: Index, after: Index) -> Array:
-    """Return an array with pads along an axis."""
+def _padded(
+    places: Callable[[Index, Index, Index], Sequence[Index]],
+    x: Array, axis: int, before: Index, after: Index,
+) -> Array:  # fmt: skip
+    """Return an array with pads along an axis.
+
+    Args:
+        places: The positions read before, within and after the array, of the position in the
+            result, the size, and the number before.
+    """
     size, shape = x.shape[axis], list(x.shape)
     shape[axis] = size + before + after
     whole = tuple(shape)
     here = iota(whole, axis)
-    first, middle, last, anywhere = (
+    first, middle, last = (
         moved(x, whole, lambda at, part=part: moved_along(
             at, axis, places(at[axis], size, before)[part]
         ))
-        for part in range(4)
+        for part in range(3)
     )  # fmt: skip
-    if b.device.type != "cpu":
-        return anywhere
     result = constant(0, x.dtype, whole)
     if after != ZERO:
         result = guarded(here >= positions(size + before), last, result)
@@ -62,25 +63,18 @@ def _padded(places: Places, b: Builder, x: Array, axis: int, before: Index, afte
 
 
 def _mirrored(i: Index, size: Index, before: Index) -> Sequence[Index]:
-    last = size * 2 - 2
-    distance = larger(i - before, before - i)
-    anywhere = _within(smaller(distance, last - distance), size)
-    return before - i, i - before, last + before - i, anywhere
+    return before - i, i - before, size * 2 - 2 + before - i
 
 
 def _at_the_edge(i: Index, size: Index, before: Index) -> Sequence[Index]:
-    return ZERO, i - before, size - ONE, _within(i - before, size)
-
-
-def _within(place: Index, size: Index) -> Index:
-    return smaller(larger(place, ZERO), size - ONE)
+    return ZERO, i - before, size - ONE
 
 
 def _reflection_gradient(b: Builder, grad: Array, x: Array, numbers: Sequence[Any]) -> Array:
     return _along_each(_folded, b, raised(grad), numbers)
 
 
-def _folded(_: Builder, grad: Array, axis: int, before: Index, after: Index) -> Array:
+def _folded(grad: Array, axis: int, before: Index, after: Index) -> Array:
     """Return the sum of the parts of a gradient that reflections along an axis pass to it."""
     shape = list(grad.shape)
     shape[axis] = size = grad.shape[axis] - before - after
