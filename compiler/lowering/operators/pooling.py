@@ -258,7 +258,7 @@ def _adaptive_max_pool(b: Builder, x: Array, size: Sequence[Any]) -> tuple[Array
 def _max_pool_gradient(
     rank: int, b: Builder, grad: Array, x: Array, width: Sequence[int], stride: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int], ceil_mode: bool, places: Array,
-) -> View:  # fmt: skip
+) -> View | Array:  # fmt: skip
     """Add each gradient where its window's largest element was, in the order of eager."""
     if b.device.type != "cpu":
         raise NotLowered("atomic sums would come in any order")
@@ -270,7 +270,8 @@ def _max_pool_gradient(
         return [*at[:-rank], indirect(places.at(at), product(spatial))]
 
     planes = b.scatter(zero, wide, where_from, "add")
-    return View(planes.buffer, wide.dtype, x.shape, row_major(x.shape))
+    view = View(planes.buffer, wide.dtype, x.shape, row_major(x.shape))
+    return view if grad.dtype == wide.dtype else cast(b.read(view), grad.dtype)
 
 
 def _max_unpool(b: Builder, x: Array, places: Array, size: Sequence[Any], *_: object) -> Array:

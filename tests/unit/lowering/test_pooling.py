@@ -107,6 +107,18 @@ def test_layouts_types_and_sizes_of_the_call() -> None:
     assert not compare(pooled, x, dynamic=True, codegen="c").library
 
 
+def test_a_gradient_that_is_a_result_has_the_type_of_eagers() -> None:
+    x = torch.arange(24.0).view(1, 2, 3, 4).bfloat16()
+
+    def gradient(x: Tensor) -> Tensor:
+        y, places = F.max_pool2d(x, 2, 1, return_indices=True)
+        backward = torch.ops.aten.max_pool2d_with_indices_backward
+        return backward(y, x, [2, 2], [1, 1], [0, 0], [1, 1], False, places)
+
+    assert not compare(gradient, x).library
+    assert not compare(gradient, x, codegen="c").library
+
+
 def test_large_windows_are_the_librarys() -> None:
     gm = make_fx(lambda x: F.avg_pool2d(F.max_pool2d(x, 6, 1), 6, 1), tracing_mode="fake")(
         torch.ones(1, 1, 12, 12)
