@@ -26,7 +26,7 @@ from torch.fx import Node
 from ctk.compiler.fx.operator_facts import packet_of
 from ctk.compiler.lowering.ir import Allow, Buffer, Kernel, LibraryCall, Program, is_temporary
 from ctk.compiler.lowering.layout import memory_order
-from ctk.compiler.lowering.order import gathered, step_reads, step_writes, viewed
+from ctk.compiler.lowering.order import base_name, gathered, step_reads, step_writes, viewed
 from ctk.compiler.lowering.walk import loads, writes
 from ctk.compiler.sizes.index import Index, product
 
@@ -147,7 +147,10 @@ class _Plan:
             is_last = load.buffer in self.last.get(place, ())
             if not is_last or not self._is_free(load.buffer) or load.buffer in self.taken:
                 continue
-            where = {each.index for each in loads(kernel) if each.buffer == load.buffer}
+            shared = [e for e in loads(kernel) if base_name(self.buffers, e.buffer) == load.buffer]
+            if any(each.buffer != load.buffer for each in shared):  # a view of it
+                continue
+            where = {each.index for each in shared}
             same = (other.dtype, other.device) == (buffer.dtype, buffer.device)
             if same and where == {store.index} and _size(other) == _size(buffer):
                 return load.buffer

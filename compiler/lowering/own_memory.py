@@ -15,7 +15,6 @@ from collections.abc import Mapping
 
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.ir import Buffer, Kernel, Load, Store
-from ctk.compiler.lowering.order import base_name
 from ctk.compiler.lowering.walk import indirect, walk
 
 
@@ -68,6 +67,6 @@ def _is_same(load: Load, store: Store, buffers: Mapping[str, Buffer]) -> bool:
 
 def _memory(name: str, buffers: Mapping[str, Buffer]) -> str:
     """Return the name of the memory in which a buffer is."""
-    while name in buffers and buffers[name].memory:
-        name = buffers[name].memory
-    return base_name(buffers, name)
+    while name in buffers and (buffers[name].memory or buffers[name].base):
+        name = buffers[name].memory or buffers[name].base
+    return name

@@ -136,3 +136,21 @@ def test_a_compiled_network_in_place(is_training: bool) -> None:
                 for each in (found, expected)
             )
             torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+def of_parts(x: Tensor, w: Tensor) -> Tensor:
+    p = (x @ w).sin()
+    parts = torch.view_as_complex(p.view(8, 4, 2))
+    return (p.view(8, 4, 2) * parts.real.flip(0).unsqueeze(-1) + 1).view(8, 8) @ w
+
+
+def of_words(x: Tensor, w: Tensor) -> Tensor:
+    p = x @ w
+    return (p + p.view(torch.int32).flip(0).float() * 1e-9).sin() @ w
+
+
+@pytest.mark.parametrize("function", [of_parts, of_words])
+def test_memory_that_the_kernel_reads_through_a_view_is_not_taken(function) -> None:
+    x, w = torch.randn(8, 8), torch.randn(8, 8)
+    found = torch.compile(function, backend="ctk")(x, w)
+    torch.testing.assert_close(found, function(x, w))
