@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from ctk.compiler.codegen.c.faults import Faults
+from ctk.compiler.codegen.c.masks import is_mask
 from ctk.compiler.codegen.c.operations import operation_code, without_rounding
 from ctk.compiler.codegen.c.types import C_TYPES, Names, grouped, index_code, literal
 from ctk.compiler.lowering.bounds import bounds_of
@@ -266,8 +267,7 @@ class Values:
         home.names[key] = name
         self._touched[key] = self._touches(value)
         low, high = bounds_of(value)
-        # GCC 12 loads from wrong places in a SIMD loop where the position is a bool
-        kind = "const volatile" if 0 <= low < high <= 1 else "const"
+        kind = "const volatile" if is_mask(value) else "const"
         home.lines.append(f"{kind} int64_t {name} = {code.text};")
         if low < 0 or high >= (atom.size.number or 0):
             in_loop = any(block.is_loop for block in home.chain())

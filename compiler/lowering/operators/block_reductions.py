@@ -145,7 +145,7 @@ def _single(number: float) -> float:
 TABLE: Mapping[object, Callable[..., Any]] = {
     **{
         getattr(aten, f"{name}{rank}d_backward").default: partial(_nearest_gradient, middle)
-        for name, middle in (("upsample_nearest", 0.0), ("_upsample_nearest_exact", 0.5))
+        for name, middle in (("_upsample_nearest_exact", 0.5), ("upsample_nearest", 0.0))
         for rank in (1, 2, 3)
     }
 }

@@ -400,16 +400,16 @@ def _avg_pool_gradient(
 
 
 TABLE: Mapping[object, Callable[..., Any]] = {
-    aten.col2im.default: _fold,
-    aten.max_unpool2d.default: _max_unpool,
-    aten.max_unpool3d.default: _max_unpool,
     aten.adaptive_max_pool2d.default: _adaptive_max_pool,
     aten.avg_pool2d.default: partial(_avg_pool, 2),
     aten.avg_pool2d_backward.default: partial(_avg_pool_gradient, 2),
     aten.avg_pool3d.default: partial(_avg_pool, 3),
     aten.avg_pool3d_backward.default: partial(_avg_pool_gradient, 3),
+    aten.col2im.default: _fold,
     aten.max_pool2d_with_indices.default: partial(_max_pool, 2),
     aten.max_pool2d_with_indices_backward.default: partial(_max_pool_gradient, 2),
     aten.max_pool3d_with_indices.default: partial(_max_pool, 3),
     aten.max_pool3d_with_indices_backward.default: partial(_max_pool_gradient, 3),
+    aten.max_unpool2d.default: _max_unpool,
+    aten.max_unpool3d.default: _max_unpool,
 }

@@ -1,4 +1,4 @@
-"""Windows side by side, folds, unpooling and searches give eager's results, without its kernels."""
+"""Windows side by side, folds and unpooling give eager's results, without its kernels."""
 
 import pytest
 import torch
@@ -81,38 +81,3 @@ def test_gradients_of_upsampling_by_whole_factors(codegen: str, name: str) -> No
     assert not compare(gradients, *inputs, codegen=codegen).library
     rest = compare(lambda x: backward(x, [8, 15], [2, 3, 4, 7]), inputs[0], codegen=codegen)
     assert rest.library
-
-
-@pytest.mark.parametrize("codegen", ["", "c"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float16])
-def test_searches(codegen: str, dtype: torch.dtype) -> None:
-    torch.manual_seed(0)
-    lines = [(torch.randn(count) * 9).to(dtype).sort()[0] for count in (1, 2, 3, 5, 8, 33, 100)]
-    x = torch.cat([(torch.randn(99) * 9).to(dtype), *lines])
-    table = (torch.randn(len(x), 7) * 9).to(dtype).sort(-1)[0]
-    if dtype.is_floating_point:
-        x[::9], x[1::11] = torch.nan, torch.inf
-
-    def searched(x: Tensor, table: Tensor, *lines: Tensor) -> list[Tensor]:
-        return [
-            *(torch.bucketize(x, line) for line in lines),
-            *(torch.searchsorted(line, x, right=True, out_int32=True) for line in lines),
-            torch.searchsorted(table, x[:, None], side="right"),
-        ]
-
-    assert not compare(searched, x, table, *lines, codegen=codegen).library
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.float64])
-def test_positions_that_are_bools(dtype: torch.dtype) -> None:
-    """GCC 12 loads from wrong places in a SIMD loop, unless it does not see that."""
-
-    def chosen(x: Tensor, two: Tensor) -> list[Tensor]:
-        places = [(x > 0).long(), (x > 0).int(), torch.where(x > 1, 1, 0)]
-        return [
-            *(two[place] for place in places),
-            *(two.take(place.long()) for place in places),
-            F.embedding(places[0], two[:, None]),
-        ]
-
-    compare(chosen, torch.randn(99), torch.tensor([3, 4], dtype=dtype), codegen="c")
