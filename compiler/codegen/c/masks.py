@@ -1,4 +1,4 @@
-"""Integers that are masks of SIMD lanes: a comparison, or what a compiler folds into one.
+"""Masks of SIMD lanes as integers: comparisons, and operations that a compiler folds into one.
 
     table[x > 0], table[1 - (x > 0)], table[(x > 0) ^ (y > 0)]
 
