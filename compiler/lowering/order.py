@@ -87,7 +87,7 @@ def step_writes(program: Program, step: Step) -> frozenset[str]:
     if isinstance(step, Kernel):
         return _with_bases(program, writes(step))
     node = step.node
-    other = {f"%{node.name}", *(f"%{name}" for name in mentioned_symbols(value_of(node)))}
+    other = {f"%{node.name}", *(f"%{name}" for name in _new_symbols(node))}
     if not is_pure(node):
         other.add(_WORLD)
     if is_view(node) and node.name not in program.buffers:
@@ -96,6 +96,14 @@ def step_writes(program: Program, step: Step) -> frozenset[str]:
         other.add(node.name)
     written = (name for argument in mutated_arguments(node) for name in _memory(program, argument))
     return frozenset((*other, *written))
+
+
+def _new_symbols(node: Node) -> set[str]:
+    """Return the names of the sizes that a call makes: those that no operand mentions."""
+    made = set(mentioned_symbols(value_of(node)))
+    for operand in node.all_input_nodes if made else ():
+        made.difference_update(mentioned_symbols(value_of(operand)))
+    return made
 
 
 def _memory(program: Program, node: Node) -> tuple[str, ...]:

@@ -119,6 +119,13 @@ def test_a_gradient_that_is_a_result_has_the_type_of_eagers() -> None:
     assert not compare(gradient, x, codegen="c").library
 
 
+def test_a_gradient_is_read_through_a_view_of_sizes_of_the_call() -> None:
+    """A view makes no size, so the kernels before and behind it may be computed together."""
+    x = rows(2, 3, 16)
+    assert compare(lambda x: F.max_pool1d(x[1], 2), x, dynamic=True)
+    assert compare(lambda x: F.max_pool1d(x[:, 0], 2), x, dynamic=True, codegen="c")
+
+
 def test_large_windows_are_the_librarys() -> None:
     gm = make_fx(lambda x: F.avg_pool2d(F.max_pool2d(x, 6, 1), 6, 1), tracing_mode="fake")(
         torch.ones(1, 1, 12, 12)
