@@ -99,7 +99,7 @@ def step_writes(program: Program, step: Step) -> frozenset[str]:
 
 
 def _new_symbols(node: Node) -> set[str]:
-    """Return the names of the sizes that a call makes: those that no operand mentions."""
+    """Return the names of sizes that a call makes, and no operand mentions."""
     made = set(mentioned_symbols(value_of(node)))
     for operand in node.all_input_nodes if made else ():
         made.difference_update(mentioned_symbols(value_of(operand)))
