@@ -23,8 +23,8 @@ pytestmark = [
 FAULTS = {
     "the first operand is shifted": ("together |= values[i];", "together |= values[i] += 16 * !i;"),
 }
-"""What is right and what is wrong in the text of the launcher: kernels stay in memory that is
-allocated, also those of a question that vetoes a fusion."""
+"""A right and a wrong text of the launcher. Kernels with the fault stay in allocated memory, with or
+without a fusion."""
 
 
 @functools.cache

@@ -317,7 +317,7 @@ def memory_with(dtype: torch.dtype) -> dict[str, torch.Tensor]:
 
 
 def hold(made: Kernel, printer: Printer, dtype: torch.dtype = F32) -> None:
-    """Hold what a kernel leaves in memory to the reference."""
+    """Hold the memory after a kernel to the reference."""
     buffers = {n: replace(b, dtype=dtype) if n != "n" else b for n, b in BUFFERS.items()}
     expected, found = memory_with(dtype), memory_with(dtype)
     run_kernel(made, {n: Memory(t) for n, t in expected.items()}, {}, check=True)

@@ -339,7 +339,7 @@ def test_hooks_of_triton_see_launches(driver, kernel, hooks):
         seen.append((metadata.get(), number(driver, "launches")))
 
     def run():
-        """Return what the hooks saw of a launch, and how many launches Python made."""
+        """Return the metadata that the hooks saw at a launch, and the number of launches by Python."""
         before = number(driver, "launches")
         seen.clear()
         kernel.by_python.clear()
