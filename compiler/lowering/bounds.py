@@ -17,14 +17,14 @@ _DEEPEST = 200
 
 def bounds_of(value: Value) -> Bounds:
     """Return the bounds of a constant, or of a sum, an extreme or a choice of bounded integers."""
-    return _Bounding({}).of(value, _DEEPEST)
+    return _Bounding().of(value, _DEEPEST)
 
 
 class _Bounding:
     """Follows each value once."""
 
-    def __init__(self, known: dict[int, Bounds]) -> None:
-        self.known = known
+    def __init__(self) -> None:
+        self.known: dict[int, Bounds] = {}
 
     def of(self, value: Value, depth: int) -> Bounds:
         if value.dtype == torch.bool:
