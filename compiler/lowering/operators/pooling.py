@@ -250,9 +250,10 @@ def _adaptive_max_pool(b: Builder, x: Array, size: Sequence[Any]) -> tuple[Array
     """Pool by windows of one size; torch's decomposition takes another one of several NaNs."""
     shape = sizes_of(b.result.shape)
     pairs = [(n.number, count.number) for n, count in zip(x.shape, shape, strict=True)][-2:]
-    if not all(n and count and n % count == 0 for n, count in pairs):
+    widths = [n // count for n, count in pairs if n and count and n % count == 0]
+    if len(widths) < len(pairs):
         raise NotLowered("its windows are of several sizes")
-    return _max_pool(2, b, x, [(n or 0) // (count or 1) for n, count in pairs])
+    return _max_pool(2, b, x, widths)
 
 
 def _max_pool_gradient(
