@@ -32,7 +32,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.kernels import chosen
+
 Program = Callable[..., Any]
+
+LEAST = 60
+"""Nodes with which each program has three of its blocks or more."""
 
 PHASES: Sequence[str] = (
     "capture", "trace", "passes", "lower", "fuse", "plan_memory", "print kernels", "C compiler",
@@ -99,11 +104,18 @@ PROGRAMS: Mapping[str, Program] = {
 }  # fmt: skip
 
 
+def _sizes(text: str) -> list[int]:
+    sizes = [int(each) for each in text.split(",") if each.isdecimal()]
+    if len(sizes) != text.count(",") + 1 or min(sizes) < LEAST:
+        raise argparse.ArgumentTypeError(f"{text}: give numbers of nodes from {LEAST}: 100,1000")
+    return sizes
+
+
 def main() -> None:
     """Measure and print one table of each program."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--sizes", default="100,1000,10000")
-    parser.add_argument("--programs", default=",".join(PROGRAMS))
+    parser.add_argument("--sizes", type=_sizes, default="100,1000,10000")
+    parser.add_argument("--programs", default="")
     parser.add_argument("--mode", default="inference")
     parser.add_argument("--inductor", type=int, default=0, help="up to this size")
     parser.add_argument("--child", nargs=4, help="compiler, program, mode, size")
@@ -113,9 +125,9 @@ def main() -> None:
         print(json.dumps(child(compiler, program, mode, int(size))))
         return
     print(f"torch {torch.__version__}, {platform.machine()}; CPU seconds per 1,000 nodes")
-    for mode in args.mode.split(","):
-        for program in args.programs.split(","):
-            _print_table(program, mode, [*map(int, args.sizes.split(","))], args.inductor)
+    for mode in chosen(args.mode, ("inference", "training")):
+        for program in chosen(args.programs, PROGRAMS):
+            _print_table(program, mode, args.sizes, args.inductor)
 
 
 def child(compiler: str, program: str, mode: str, size: int) -> dict[str, float]:

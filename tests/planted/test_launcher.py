@@ -23,8 +23,8 @@ pytestmark = [
 FAULTS = {
     "the first operand is shifted": ("together |= values[i];", "together |= values[i] += 16 * !i;"),
 }
-"""A right and a wrong text of the launcher. Kernels with the fault stay in allocated memory, with or
-without a fusion."""
+"""A right and a wrong text of the launcher. Kernels with the fault stay in allocated memory,
+fused or not."""
 
 
 @functools.cache

@@ -339,7 +339,7 @@ def test_hooks_of_triton_see_launches(driver, kernel, hooks):
         seen.append((metadata.get(), number(driver, "launches")))
 
     def run():
-        """Return the metadata that the hooks saw at a launch, and the number of launches by Python."""
+        """Return the metadata that hooks saw at a launch, and the count of launches by Python."""
         before = number(driver, "launches")
         seen.clear()
         kernel.by_python.clear()
